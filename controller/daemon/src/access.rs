@@ -16,6 +16,7 @@ use topology::{Fabric, Finding, LinkId, SwitchId, one_line};
 
 pub use self::stages::{LatencyHistogram, StageHistograms};
 use crate::audit::AuditTrail;
+use crate::certificates::CertificateEnds;
 use crate::clock::Clock;
 use crate::discovery::DiscoveryReport;
 use crate::event_log::EventRing;
@@ -78,6 +79,7 @@ pub struct ControllerAccess {
     pub(crate) rollout: watch::Receiver<Option<PlanRollout>>,
     pub(crate) revision: watch::Receiver<(u64, bool)>,
     pub(crate) fabric_history: watch::Receiver<Arc<FabricHistory>>,
+    pub(crate) certificate_ends: watch::Receiver<Arc<CertificateEnds>>,
     pub(crate) board: StatusBoard,
     pub(crate) write_permit: watch::Receiver<WritePermit>,
     pub(crate) stages: watch::Receiver<StageHistograms>,

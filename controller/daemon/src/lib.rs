@@ -15,6 +15,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod certificates;
 pub mod clock;
 pub mod config;
 pub mod discovery;

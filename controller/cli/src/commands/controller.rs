@@ -55,6 +55,7 @@ use command_io::{files, output};
 Examples:
   crux controller --fabric lab.toml --listen 127.0.0.1:9300
   crux controller --config crux.toml --fabric lab.toml --jobs jobs.json --policy policy.toml
+  crux controller --config crux.toml --fabric lab.toml --check
   crux --log info controller --fabric lab.toml --jobs jobs.json --listen 127.0.0.1:9300
   crux controller --listen 127.0.0.1:9300 --switch s1=10.0.0.1:9559/1 --switch s2=10.0.0.2:9559/2
 
@@ -83,6 +84,9 @@ pub(crate) struct ControllerArgs {
     /// force stays
     #[arg(long)]
     watch: bool,
+    /// Check the configuration and all documents, and exit
+    #[arg(long)]
+    check: bool,
     /// How long tables may take before the switches that miss them are named on standard error
     #[arg(long = "patience", default_value_t = 30, value_name = "SECONDS")]
     verify_timeout: u64,
@@ -151,8 +155,28 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
         None => (with_learning(&config)?, switch_inventory::undiscovered_fabric(&args.switch)),
     };
     let wanted = OperatorDocuments::read_documents(args, &fabric)?;
+    if args.check {
+        return check_documents(&fabric, &wanted);
+    }
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;
     runtime.block_on(serve_controller(args, config, fabric, wanted))
+}
+
+/// Says what is wrong with documents that could be read; a store is not opened, as a controller that
+/// runs has it.
+fn check_documents(fabric: &Fabric, wanted: &OperatorDocuments) -> Result<(), CommandError> {
+    let findings = topology::check_fabric(fabric);
+    findings.iter().try_for_each(output::print_line)?;
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    if errors > 0 {
+        let errors = count_noun(errors, "error");
+        return Err(CommandError::Failed(format!("the fabric has {errors}")));
+    }
+    if let Some(policy) = &wanted.policy {
+        policy.check_on(fabric).map_err(CommandError::document)?;
+    }
+    let jobs = wanted.jobs.as_ref().map_or(0, Vec::len);
+    output::print_line(format_args!("ok: {}, {}", fabric.name(), count_noun(jobs, "job")))
 }
 
 /// The configuration that listens at this address.

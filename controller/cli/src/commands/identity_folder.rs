@@ -1,7 +1,7 @@
 //! The folder with the identities of a fabric: an authority of its own, and the certificates that
 //! it has issued.
 //!
-//! `crux init` creates it and `crux cert renew` issues the certificates anew. The decision: which
+//! `crux init` creates it, and `crux cert` adds certificates and issues them anew. The decision: which
 //! certificates there are, and for which names, stands in a document of the folder, so that nothing
 //! has to be read out of certificates.
 
@@ -58,6 +58,9 @@ pub(super) enum IdentityError {
         /// Why.
         source: rcgen::Error,
     },
+    /// There is a certificate of this name.
+    #[error("{INVENTORY} has {0} already; crux cert renew issues it anew")]
+    Known(String),
     /// The list of certificates is broken.
     #[error("{INVENTORY}: {0}")]
     Inventory(#[from] serde_json::Error),
@@ -121,6 +124,22 @@ impl IdentityFolder {
         let key_file = format!("{}.key.pem", certificate.file);
         self.replace_secret(&key_file, key.serialize_pem().as_bytes())?;
         self.write_file(&format!("{}.pem", certificate.file), signed.pem().as_bytes())
+    }
+
+    /// Issues a certificate that is not in the list yet, and adds it.
+    pub(super) fn add_certificate(
+        &self,
+        certificate: &IssuedCertificate,
+        days: u64,
+    ) -> Result<(), IdentityError> {
+        let mut inventory = self.read_inventory()?;
+        if inventory.iter().any(|known| known.file == certificate.file) {
+            return Err(IdentityError::Known(certificate.file.clone()));
+        }
+        // First the certificate: one that is listed can be renewed.
+        self.issue_certificate(certificate, days)?;
+        inventory.push(certificate.clone());
+        self.write_file(INVENTORY, &serde_json::to_vec_pretty(&inventory)?)
     }
 
     fn load_authority(&self) -> Result<Issuer<'static, KeyPair>, IdentityError> {
@@ -207,9 +226,14 @@ fn set_validity(params: &mut CertificateParams, today: u64, days: u64) {
     params.not_after = date(today + days);
 }
 
+/// Seconds since 1970-01-01.
+pub(super) fn seconds_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 /// Days since 1970-01-01.
 fn days_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400
+    seconds_now() / 86_400
 }
 
 fn file_error(file: &Path, source: io::Error) -> IdentityError {

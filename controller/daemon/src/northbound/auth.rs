@@ -31,7 +31,7 @@ use super::login::{self, LoginSessions};
 use super::paced_body::PacedBody;
 use super::page;
 use super::rate_limiter::RateLimiter;
-use super::request_budget::{BudgetOwner, RequestBudget};
+use super::request_budget::{BudgetOwner, RequestBudget, RequestKind};
 use super::request_origin::RequestOrigin;
 use crate::audit::AuditTrail;
 use crate::config::{AccessGrant, AccessRole, NorthboundConfig};
@@ -187,7 +187,7 @@ impl AccessControl {
             self.count_request((kind, address))?;
         }
         let (caller, scope) = found?.unwrap_or_default();
-        let owner = match (&caller.0, is_stream) {
+        let owner = match (&caller.0, path.starts_with(REPORTS)) {
             (_, true) => None,
             (Some(name), _) => Some(BudgetOwner::Caller(Arc::clone(name))),
             (None, _) => Some(BudgetOwner::Address(address)),
@@ -282,7 +282,8 @@ impl AccessControl {
     }
 
     /// Receives the body of a request as a whole, within its bounds of size and time.
-    async fn receive_body(&self, request: Request) -> Result<Request, AccessDenied> {
+    /// Its length in bytes, beside it.
+    async fn receive_body(&self, request: Request) -> Result<(Request, usize), AccessDenied> {
         let (parts, body) = request.into_parts();
         let body_max = self.rules.body_max.get();
         let received = Limited::new(body, body_max).collect();
@@ -290,7 +291,9 @@ impl AccessControl {
         let body = received
             .map_err(|_| AccessDenied::SlowBody)?
             .map_err(|_| AccessDenied::LargeBody(body_max))?;
-        Ok(Request::from_parts(parts, Body::from(body.to_bytes())))
+        let body = body.to_bytes();
+        let length = body.len();
+        Ok((Request::from_parts(parts, Body::from(body)), length))
     }
 
     /// Passes a request on within its budget.
@@ -298,19 +301,30 @@ impl AccessControl {
         let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
         let peer = peer.map(|ConnectInfo(peer)| peer);
         let AdmittedRequest { caller, scope, owner } = self.admit_request(&request, peer)?;
-        let is_stream = owner.is_none();
-        let permit = match owner {
-            None => None,
-            Some(owner) => Some(self.budget.begin_request(owner, self.body_bytes(&request)?)?),
-        };
-        let mut request = if is_stream { request } else { self.receive_body(request).await? };
+        let path = request.uri().path();
+        let is_stream = STREAMED.iter().any(|service| path.starts_with(service));
+        let is_change = CHANGES.iter().any(|end| path.ends_with(end));
+        let kind = if is_change { RequestKind::Change } else { RequestKind::Query };
+        let reserved = if is_stream { 0 } else { self.body_bytes(&request)? };
+        let begun = owner.map(|owner| self.budget.begin_request(owner, kind, reserved));
+        let mut permit = begun.transpose()?;
+        let (mut request, length) =
+            if is_stream { (request, 0) } else { self.receive_body(request).await? };
+        if let Some(permit) = &mut permit {
+            permit.shrink_body(length);
+        }
         request.extensions_mut().insert(caller);
         request.extensions_mut().insert(scope);
         let Some(handle) = request.extensions().get::<ConnectionHandle>().cloned() else {
             return Ok(next.run(request).await);
         };
-        let guard = (permit, handle.begin_request());
+        let begun = handle.begin_request();
         let response = next.run(request).await;
+        // Whoever answers has read the body: a stream of events must not keep its room.
+        if let Some(permit) = &mut permit {
+            permit.shrink_body(0);
+        }
+        let guard = (permit, begun);
         let (number, stall) = (handle.next_response(), handle.stall.clone());
         // Reporters need not read what they are answered.
         let stall = if is_stream { Default::default() } else { stall };

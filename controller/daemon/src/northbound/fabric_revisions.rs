@@ -123,7 +123,7 @@ impl NorthboundService {
         request: &ApplyFabricRequest,
     ) -> Result<FabricChangeResponse, ServiceError> {
         let signature = self.sign_change(&request.author, &request.reason)?;
-        let slot = self.pool.acquire_slot(&self.caller).await?;
+        let slot = self.changes.acquire_slot(&self.caller).await?;
         let (fabric, _) = self.read_fabric(&request.fabric, slot).await?;
         let proposal =
             FabricProposal { fabric, signature, is_of_file: false, force: request.force };

@@ -15,6 +15,7 @@ use self::port_metrics::add_ports;
 use super::controller_view::{ControllerView, JobRow};
 use super::utilization::{UtilizationHistory, UtilizationSeries};
 use crate::access::{LatencyHistogram, StageHistograms};
+use crate::certificates::CertificateEnds;
 use crate::learning::LearningCounts;
 use crate::learning::queue_pair_join::QueuePairCounts;
 use crate::southbound::ChangeTiming;
@@ -143,6 +144,16 @@ impl MetricsText {
                 utilization_samples(series, &[("job", series.name.clone()), ("tenant", tenant)])
             }),
         );
+    }
+
+    /// Until when the certificates of the configuration are valid.
+    pub(super) fn add_certificate_ends(&mut self, ends: &CertificateEnds) {
+        let help =
+            "End of the first certificate in the file that a field of the configuration names";
+        let samples = ends
+            .iter()
+            .map(|(field, end)| (vec![("field", (*field).to_owned())], *end as f64 / 1e3));
+        self.add_gauge("crux_certificate_expiry_timestamp_seconds", help, samples);
     }
 
     /// How many revisions the bounds of the policy history have cost since the start.

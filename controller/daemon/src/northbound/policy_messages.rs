@@ -3,13 +3,13 @@
 //! HTTP has them as JSON and gRPC as the messages of the same names; both protocols convert to
 //! these types and call [`NorthboundService`](super::service::NorthboundService).
 
-use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
+use planner::{DocumentFieldError, OverrideDocument, PolicyEdit, PolicyEditAction};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::Finding;
 
-use super::document_file::DocumentFile;
-use crate::policy_history::{PolicyRevision, UnixMs};
+use super::document_file::{DocumentFile, parse_policy};
+use crate::policy_history::{PolicyContent, PolicyRevision, TemporaryOverride, UnixMs};
 
 /// Revisions of a page of the history, if the caller names no number, and at most.
 const PAGE_REVISIONS: u32 = 100;
@@ -17,6 +17,8 @@ const PAGE_REVISIONS_MAX: u32 = 1_000;
 
 /// Parts that a request drains at most without waiting for a thread.
 const MAX_DRAINS: usize = 64;
+/// Edits of a request. Each checks the whole policy anew.
+const MAX_EDITS: usize = 1_000;
 
 /// A change of policy, as an operator asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +36,36 @@ pub struct PreviewPolicyRequest {
 }
 
 impl PreviewPolicyRequest {
+    /// The content that it leads to from what is in force at `now`.
+    ///
+    /// # Errors
+    /// What is wrong with the file, an edit or the override.
+    pub(super) fn resolve(
+        &self,
+        in_force: PolicyContent,
+        now: UnixMs,
+    ) -> Result<PolicyContent, Finding> {
+        let refuse = |error: DocumentFieldError| Finding::error("policy", error.to_string());
+        let mut content = in_force;
+        if let Some(file) = &self.policy {
+            content = content.with_policy_file(parse_policy(file)?).map_err(refuse)?;
+        }
+        if self.edits.len() > MAX_EDITS {
+            let text = format!("{} edits; a request has at most {MAX_EDITS}", self.edits.len());
+            return Err(Finding::error("policy", text));
+        }
+        for edit in &self.edits {
+            content.policy = content.policy.with_edit(edit).map_err(refuse)?;
+        }
+        if let Some(wanted) = &self.temporary_override {
+            let lasts = wanted.duration_seconds.saturating_mul(1_000);
+            let until_ms = now.saturating_add(lasts);
+            let temporary = TemporaryOverride { rule: wanted.rule.clone(), until_ms };
+            content.temporary_overrides.insert(0, temporary);
+        }
+        Ok(content)
+    }
+
     /// Whether it drains parts, or uses them again, and changes nothing else; not one with more
     /// parts than a person names.
     pub(super) fn only_drains(&self) -> bool {

@@ -17,6 +17,24 @@ pub(super) enum BudgetOwner {
     Address(Option<IpAddr>),
 }
 
+/// What a request does. The last eighth of the requests in progress is for changes: streams of
+/// events that nobody reads must not keep an operator from a drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    Query,
+    Change,
+}
+
+impl RequestKind {
+    /// How much of a bound it may use.
+    fn share_of(self, bound: usize) -> usize {
+        match self {
+            Self::Query => bound - bound / 8,
+            Self::Change => bound,
+        }
+    }
+}
+
 /// Counts of requests in progress and bytes of their bodies. Behind a lock, because requests arrive
 /// on any task and are counted and checked in one step; it is held for that step only.
 #[derive(Clone, Debug)]
@@ -66,11 +84,12 @@ impl RequestBudget {
     pub(super) fn begin_request(
         &self,
         owner: BudgetOwner,
+        kind: RequestKind,
         bytes: usize,
     ) -> Result<RequestPermit, BudgetExceeded> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let own = counts.own.get(&owner).copied().unwrap_or_default();
-        self.check_bounds(counts.all, own, bytes)?;
+        self.check_bounds([counts.all, own], kind, bytes)?;
         let own = counts.own.entry(owner.clone()).or_default();
         own.requests += 1;
         own.bytes += bytes;
@@ -81,18 +100,18 @@ impl RequestBudget {
 
     fn check_bounds(
         &self,
-        all: BudgetUsage,
-        own: BudgetUsage,
+        [all, own]: [BudgetUsage; 2],
+        kind: RequestKind,
         bytes: usize,
     ) -> Result<(), BudgetExceeded> {
         let NorthboundLimits { requests, requests_per_caller, bodies, .. } = self.limits;
-        if own.requests >= requests_per_caller.get() {
+        if own.requests >= kind.share_of(requests_per_caller.get()) {
             return Err(BudgetExceeded::Caller("northbound.limits.requests_per_caller"));
         }
         if own.bytes + bytes > self.own_bytes && own.bytes > 0 {
             return Err(BudgetExceeded::Caller("a quarter of northbound.limits.bodies_bytes"));
         }
-        if all.requests >= requests.get() {
+        if all.requests >= kind.share_of(requests.get()) {
             return Err(BudgetExceeded::All("northbound.limits.requests"));
         }
         if all.bytes + bytes > bodies.get() && all.bytes > 0 {
@@ -100,6 +119,19 @@ impl RequestBudget {
         } else {
             Ok(())
         }
+    }
+}
+
+impl RequestPermit {
+    /// Counts the body as so many bytes, at most as many as before, from now on.
+    pub(super) fn shrink_body(&mut self, bytes: usize) {
+        let freed = self.bytes.saturating_sub(bytes);
+        let mut counts = self.budget.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.all.bytes -= freed;
+        if let Some(own) = counts.own.get_mut(&self.owner) {
+            own.bytes -= freed;
+        }
+        self.bytes -= freed;
     }
 }
 
@@ -132,8 +164,9 @@ mod tests {
             ..RawNorthboundLimits::default()
         };
         let budget = RequestBudget::new(NorthboundLimits::try_from(&raw).unwrap(), 50);
-        let begin =
-            |caller: &str, bytes| budget.begin_request(BudgetOwner::Caller(caller.into()), bytes);
+        let begin = |caller: &str, bytes| {
+            budget.begin_request(BudgetOwner::Caller(caller.into()), RequestKind::Query, bytes)
+        };
         let first = begin("ada", 60).unwrap();
         let over = |place| Err(BudgetExceeded::Caller(place));
         let bytes = "a quarter of northbound.limits.bodies_bytes";
@@ -144,8 +177,22 @@ mod tests {
         let full = BudgetExceeded::All("northbound.limits.requests");
         assert_eq!(begin("eve", 0).map(drop), Err(full));
         drop((first, second, third));
+        let mut read = begin("ada", 100).unwrap();
+        read.shrink_body(30);
+        let second = begin("ada", 70).unwrap();
+        drop((read, second));
         begin("eve", 1_000).unwrap();
         let counts = budget.counts.lock().unwrap();
         assert_eq!((counts.all, counts.own.len()), (BudgetUsage::default(), 0));
+    }
+
+    #[test]
+    fn queries_leave_room_for_changes() {
+        let raw = RawNorthboundLimits { requests: 16, ..RawNorthboundLimits::default() };
+        let budget = RequestBudget::new(NorthboundLimits::try_from(&raw).unwrap(), 50);
+        let begin = |kind| budget.begin_request(BudgetOwner::Address(None), kind, 0);
+        let queries: Vec<_> = std::iter::from_fn(|| begin(RequestKind::Query).ok()).collect();
+        let changes: Vec<_> = std::iter::from_fn(|| begin(RequestKind::Change).ok()).collect();
+        assert_eq!((queries.len(), changes.len()), (14, 2));
     }
 }

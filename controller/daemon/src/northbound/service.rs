@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use planner::{DocumentFieldError, Job, PlanDocument, PolicyDocument};
+use planner::{Job, PlanDocument};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use topology::Finding;
@@ -41,7 +41,7 @@ use super::utilization::{UtilizationHistory, UtilizationLog, UtilizationPage};
 use crate::access::{ControllerAccess, ControllerError};
 use crate::audit::AuditRecord;
 use crate::config::Config;
-use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata, TemporaryOverride};
+use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata};
 use crate::preview::{PlanPreview, PolicyPreview, PresentPlan, preview_plan};
 use crate::state::PlanRequest;
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
@@ -67,6 +67,8 @@ pub struct NorthboundService {
     open_access: Option<Finding>,
     limited: LimitCounters,
     pub(super) pool: PlanningPool,
+    /// For what changes something, which must not wait behind previews.
+    pub(super) changes: PlanningPool,
     /// Held from reading the policy in force to proposing what is made of it.
     policy_changes: Arc<Mutex<()>>,
     document_max: usize,
@@ -87,6 +89,7 @@ impl NorthboundService {
             utilization: None,
             caller: None,
             pool: PlanningPool::new(limits, limited.clone()),
+            changes: PlanningPool::new(limits, limited.clone()),
             limited,
             policy_changes: Arc::default(),
             open_access: config.northbound.is_open().then(open_access_finding),
@@ -269,6 +272,7 @@ impl NorthboundService {
         text.add_utilization(&self.get_utilization(&latest).await?);
         let dropped = self.access.query_state(|state| state.policy_history().dropped_revisions());
         text.add_dropped_revisions(dropped.await?);
+        text.add_certificate_ends(&self.access.certificate_ends.borrow());
         self.limited.add_metrics(&mut text);
         Ok(text.into_text())
     }
@@ -316,8 +320,7 @@ impl NorthboundService {
     ) -> Result<PolicyPreview, ServiceError> {
         let slot = self.pool.acquire_slot(&self.caller).await?;
         let in_force = self.get_policy().await?.content;
-        let (file, slot) = self.parse_file(request, slot).await?;
-        let content = self.resolve_content(request, file, in_force)?;
+        let (content, slot) = self.resolve_content(request, in_force, slot).await?;
         let considered = content.clone();
         let query = self.access.query_state(move |state| {
             let changes = state.policy_history().latest().content.changes_to(&considered);
@@ -355,17 +358,21 @@ impl NorthboundService {
         request: &ApplyPolicyRequest,
     ) -> Result<PolicyChangeResponse, ServiceError> {
         let signature = self.sign_change(&request.author, &request.reason)?;
-        // A drain takes no work worth a thread, and must not wait behind previews.
-        let file = if request.change.only_drains() {
-            None
-        } else {
-            let slot = self.pool.acquire_slot(&self.caller).await?;
-            self.parse_file(&request.change, slot).await?.0
+        // A drain takes no work worth a thread, and must not wait behind other changes.
+        let slot = match request.change.only_drains() {
+            true => None,
+            false => Some(self.changes.acquire_slot(&self.caller).await?),
         };
         // From what is in force to what is proposed nobody else changes anything.
         let alone = self.policy_changes.lock().await;
         let in_force = self.get_policy().await?.content;
-        let content = self.resolve_content(&request.change, file, in_force)?;
+        let content = match slot {
+            None => {
+                let now = self.access.clock().unix_now();
+                request.change.resolve(in_force, now).map_err(refuse_with)?
+            }
+            Some(slot) => self.resolve_content(&request.change, in_force, slot).await?.0,
+        };
         let proposed = self.committer.propose_content(content, signature, request.terms()).await?;
         drop(alone);
         self.committer.settle_proposal(proposed).await
@@ -450,48 +457,28 @@ impl NorthboundService {
         refuse_with(finding)
     }
 
-    /// The policy of a request's file, if it has one, parsed in the slot, which is for the caller to
-    /// use again.
-    async fn parse_file(
+    /// The content that a request leads to from what is in force, made in the slot, which is for the
+    /// caller to use again.
+    async fn resolve_content(
         &self,
         request: &PreviewPolicyRequest,
-        slot: PlanningSlot,
-    ) -> Result<(Option<PolicyDocument>, PlanningSlot), ServiceError> {
-        let Some(file) = request.policy.clone() else {
-            return Ok((None, slot));
-        };
-        let most = self.document_max;
-        let work = move || check_policy_file(&file, most).map(|()| parse_policy(&file));
-        let (checked, slot) = slot.run_then_return(work).await?;
-        let parsed =
-            checked.map_err(|finding| self.refuse_limited(LimitReached::Document, finding))?;
-        Ok((Some(parsed.map_err(refuse_with)?), slot))
-    }
-
-    /// The content that a request leads to, whose file has this policy, based on what is in force.
-    fn resolve_content(
-        &self,
-        request: &PreviewPolicyRequest,
-        file: Option<PolicyDocument>,
         in_force: PolicyContent,
-    ) -> Result<PolicyContent, ServiceError> {
-        let mut content = in_force;
-        if let Some(policy) = file {
-            content = content.with_policy_file(policy).map_err(|error| refuse_field(&error))?;
-        }
-        for edit in &request.edits {
-            content.policy =
-                content.policy.with_edit(edit).map_err(|error| refuse_field(&error))?;
-        }
-        if let Some(wanted) = &request.temporary_override {
-            let lasts = wanted.duration_seconds.saturating_mul(1_000);
-            let temporary = TemporaryOverride {
-                rule: wanted.rule.clone(),
-                until_ms: self.access.clock().unix_now().saturating_add(lasts),
-            };
-            content.temporary_overrides.insert(0, temporary);
-        }
-        Ok(content)
+        slot: PlanningSlot,
+    ) -> Result<(PolicyContent, PlanningSlot), ServiceError> {
+        let (request, most, now) =
+            (request.clone(), self.document_max, self.access.clock().unix_now());
+        let work = move || {
+            if let Some(file) = &request.policy {
+                check_policy_file(file, most).map_err(|finding| (true, finding))?;
+            }
+            request.resolve(in_force, now).map_err(|finding| (false, finding))
+        };
+        let (resolved, slot) = slot.run_then_return(work).await?;
+        let content = resolved.map_err(|(is_limit, finding)| match is_limit {
+            true => self.refuse_limited(LimitReached::Document, finding),
+            false => refuse_with(finding),
+        })?;
+        Ok((content, slot))
     }
 }
 
@@ -510,10 +497,6 @@ fn unknown_job(view: &ControllerView, kind: &str, name: &str) -> ServiceError {
     let nearest = document::nearest_name(name, jobs);
     let hint = nearest.map_or_else(String::new, |job| format!("; did you mean `{job}`?"));
     ServiceError::Unknown(format!("no {kind} is called `{name}`{hint}"))
-}
-
-fn refuse_field(error: &DocumentFieldError) -> ServiceError {
-    refuse_with(Finding::error("policy", error.to_string()))
 }
 
 pub(super) fn refuse_with(finding: Finding) -> ServiceError {

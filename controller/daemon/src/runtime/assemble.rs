@@ -26,6 +26,7 @@ use super::quiet_timer::QuietTimer;
 use super::state_driver::StateDriver;
 use crate::access::{ControllerAccess, ControllerError};
 use crate::audit::{AuditAction, AuditTrail};
+use crate::certificates::CertificateWatch;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::discovery::{DiscoveryInputs, LinkDiscovery};
@@ -153,6 +154,7 @@ fn spawn_tasks(
     let (events, queue) = mpsc::channel(config.event_queue.get());
     let clock = core.state.clock();
     let gnmi = GnmiMonitor::new(config, core.findings.clone());
+    let certificates = CertificateWatch::new(config.effective_raw());
     let event_log = EventLogTask::new(clock.unix_now(), config.events_kept.get());
     let access = ControllerAccess {
         controller: config.controller,
@@ -162,6 +164,7 @@ fn spawn_tasks(
         rollout: core.publisher.watch_rollout(),
         revision: core.state.watch_revision(),
         fabric_history: core.state.watch_fabric_history(),
+        certificate_ends: certificates.watch_ends(),
         board: core.publisher.board().clone(),
         write_permit: core.cluster.watch_permit(),
         stages: core.publisher.meter().watch_stages(),
@@ -185,6 +188,7 @@ fn spawn_tasks(
         board: core.publisher.board().clone(),
         events,
     };
+    tokio::spawn(certificates.run(core.state.clock(), core.findings.clone(), core.stop.clone()));
     let learned_events = inputs.events.clone();
     spawn_gnmi_monitor(&core, gnmi, learned_events.clone());
     let stop = core.stop.clone();

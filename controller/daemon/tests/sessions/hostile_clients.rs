@@ -4,6 +4,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use api::northbound::WatchEventsRequest;
+use api::northbound::northbound_client::NorthboundClient;
 use api::telemetry::telemetry_client::TelemetryClient;
 use controller::config::AccessRole;
 use controller::{Config, RawConfig};
@@ -369,5 +371,33 @@ async fn texts_of_operators_are_short_and_plain() {
         assert!(status == 422 && answer.contains(expected), "{status} {answer}");
     }
     assert_eq!(apply("ada", "spines are replaced").await.0, 200);
+    served.end().await;
+}
+
+/// Finding B2: eight idle streams of an operator's own token refused everything else, drains
+/// included.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_streams_of_events_keep_nobody_from_a_drain() {
+    let lab = Lab::new().await;
+    let few = |raw: &mut RawConfig| raw.northbound.limits.requests_per_caller = 64;
+    let served = lab.served(&config(few)).await;
+    let mut streams = Vec::new();
+    loop {
+        let mut grpc = NorthboundClient::connect(format!("http://{}", served.at)).await.unwrap();
+        match grpc.watch_events(WatchEventsRequest::default()).await {
+            Ok(stream) => streams.push((grpc, stream)),
+            Err(refused) => {
+                assert!(refused.message().contains("requests_per_caller"), "{refused:?}");
+                break;
+            }
+        }
+    }
+    // All but an eighth, and each has let go of its megabyte.
+    assert_eq!(streams.len(), 56);
+    let drain =
+        r#"{"change": {"edits": [{"action": "drain", "name": "spine1"}]}, "author": "ada"}"#;
+    let (status, answer) = ask(served.at, "/v1/policy/apply", Some(drain)).await;
+    assert_eq!(status, 200, "{answer}");
+    drop(streams);
     served.end().await;
 }
