@@ -65,6 +65,38 @@ pub fn read_jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>)
     Ok((resolved.jobs, resolved.findings))
 }
 
+/// Reads a jobs document as [`read_jobs`] does, without the jobs that do not fit `fabric`: an error
+/// for each of them is among the findings.
+pub fn read_fitting_jobs(
+    name: &str,
+    fabric: &Fabric,
+) -> Result<(Vec<Job>, Vec<Finding>), CommandError> {
+    let (text, format) =
+        (read_text(name)?, DocumentFormat::from_file_name(name).map_err(CommandError::document)?);
+    let parsed = document::parse_document::<JobsDocument>(&text, format, name);
+    let mut document = parsed.map_err(CommandError::document)?;
+    let mut unfit = Vec::new();
+    loop {
+        let error = match document.resolve_jobs(fabric, name) {
+            Ok(mut resolved) => {
+                resolved.findings.extend(unfit);
+                return Ok((resolved.jobs, resolved.findings));
+            }
+            Err(error) => error,
+        };
+        // The place of a job is that among those that are left, so it is named instead.
+        let place = error.field.strip_prefix("jobs[").and_then(|rest| rest.split_once(']'));
+        let parsed = place.and_then(|(place, field)| Some((place.parse::<usize>().ok()?, field)));
+        let Some((place, field)) = parsed.filter(|(place, _)| *place < document.jobs.len()) else {
+            return Err(locate_error(&text, format)(error));
+        };
+        let job = document.jobs.remove(place);
+        let field = field.trim_start_matches('.');
+        let text = format!("left out of {name}: {field}: {}", error.problem);
+        unfit.push(Finding::error(format!("job {}", job.id), text));
+    }
+}
+
 /// Reads a text file of at most [`MAX_DOCUMENT_BYTES`]; a larger one is refused without reading on.
 pub fn read_text(name: &str) -> Result<String, CommandError> {
     let limit = MAX_DOCUMENT_BYTES as u64 + 1;

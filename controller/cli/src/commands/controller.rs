@@ -104,10 +104,18 @@ impl ControllerArgs {
     }
 }
 
+/// Causes of standing findings.
+const DOCUMENTS: &str = "operator's documents";
+const FABRIC: &str = "fabric file refused";
+const POLICY: &str = "policy file refused";
+const JOBS: &str = "jobs file: ";
+
 /// The documents that an operator may change while the controller runs.
 struct OperatorDocuments {
     policy: Option<Policy>,
     jobs: Option<Vec<Job>>,
+    /// About the jobs.
+    findings: Vec<Finding>,
 }
 
 impl OperatorDocuments {
@@ -124,8 +132,9 @@ impl OperatorDocuments {
         let policy =
             policy.filter(|policy| !fabric.links().is_empty() || policy.check_on(fabric).is_ok());
         let file = args.jobs.as_deref().filter(|_| !fabric.hosts().is_empty());
-        let jobs = file.map(|file| read_jobs(file, fabric)).transpose()?;
-        Ok(Self { policy, jobs })
+        let read = file.map(|file| files::read_fitting_jobs(file, fabric)).transpose()?;
+        let (jobs, findings) = read.unzip();
+        Ok(Self { policy, jobs, findings: findings.unwrap_or_default() })
     }
 }
 
@@ -136,12 +145,6 @@ fn document_signature(file: Option<&str>, now: UnixMs) -> RevisionMetadata {
         reason: "the document".to_owned(),
         at_ms: now,
     }
-}
-
-fn read_jobs(file: &str, fabric: &Fabric) -> Result<Vec<Job>, CommandError> {
-    let (jobs, findings) = files::read_jobs(file, fabric)?;
-    findings.iter().for_each(|finding| eprintln!("{finding}"));
-    Ok(jobs)
 }
 
 pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> {
@@ -174,6 +177,15 @@ fn check_documents(fabric: &Fabric, wanted: &OperatorDocuments) -> Result<(), Co
     }
     if let Some(policy) = &wanted.policy {
         policy.check_on(fabric).map_err(CommandError::document)?;
+    }
+    wanted.findings.iter().try_for_each(output::print_line)?;
+    let unfit = wanted.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    match unfit.count() {
+        0 => {}
+        unfit => {
+            let unfit = count_noun(unfit, "job");
+            return Err(CommandError::Failed(format!("{unfit} would be left out")));
+        }
     }
     let jobs = wanted.jobs.as_ref().map_or(0, Vec::len);
     output::print_line(format_args!("ok: {}, {}", fabric.name(), count_noun(jobs, "job")))
@@ -258,9 +270,12 @@ async fn serve_controller(
                     let carriers = CarrierMonitor::start_monitor(&fabric);
                     senses.carriers = Some(carriers.map_err(CommandError::failed)?);
                 }
-                if args.fabric.is_none() {
-                    awaited = documents.reload_documents(&fabric).await?.or(awaited);
-                }
+                let reread = match args.fabric {
+                    // Jobs whose hosts have come are in the file already; the policy has not changed.
+                    Some(_) => documents.reload_jobs(&fabric).await?,
+                    None => documents.reload_documents(&fabric).await?,
+                };
+                awaited = reread.or(awaited);
             }
             DaemonEvent::Reload => {
                 documents.reload_fabric(&mut fabric_file).await?;
@@ -284,14 +299,42 @@ struct DocumentSubmitter<'a> {
 }
 
 impl DocumentSubmitter<'_> {
+    /// Reads the jobs again, after a change of the fabric; the generation that reflects them.
+    async fn reload_jobs(&self, fabric: &Fabric) -> Result<Option<u64>, CommandError> {
+        match OperatorDocuments::read_documents(self.args, fabric) {
+            Ok(wanted) if wanted.jobs.is_some() => {
+                let wanted = OperatorDocuments { policy: None, ..wanted };
+                self.submit_documents(wanted).await.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Reads the documents again; the generation that reflects them, or none if they are invalid.
     async fn reload_documents(&self, fabric: &Fabric) -> Result<Option<u64>, CommandError> {
         match OperatorDocuments::read_documents(self.args, fabric) {
-            Ok(wanted) => self.submit_documents(wanted).await.map(Some),
+            Ok(wanted) => {
+                self.report_refused(DOCUMENTS, None);
+                self.submit_documents(wanted).await.map(Some)
+            }
             Err(failure) => {
-                eprintln!("crux: {failure}; nothing was changed");
+                let finding =
+                    Finding::error("documents", format!("{failure}; nothing was changed"));
+                self.report_refused(DOCUMENTS, Some(finding));
                 Ok(None)
             }
+        }
+    }
+
+    /// Reports why a document was refused, in doctor too until it is mended.
+    fn report_refused(&self, cause: &str, refusal: Option<Finding>) {
+        let standing = self.controller.access().standing_findings();
+        match refusal {
+            Some(finding) => {
+                eprintln!("{finding}");
+                standing.report_finding(cause, finding);
+            }
+            None => standing.clear_finding(cause),
         }
     }
 
@@ -301,7 +344,8 @@ impl DocumentSubmitter<'_> {
         let fabric = match files::read_fabric(file) {
             Ok(fabric) => fabric,
             Err(failure) => {
-                eprintln!("crux: {failure}; the fabric was not changed");
+                let text = format!("{failure}; the fabric was not changed");
+                self.report_refused(FABRIC, Some(Finding::error("fabric", text)));
                 return Ok(());
             }
         };
@@ -313,7 +357,7 @@ impl DocumentSubmitter<'_> {
         let fabric = match access.fabric_history().prepare(&fabric) {
             Ok(fabric) => fabric,
             Err(finding) => {
-                eprintln!("{finding}");
+                self.report_refused(FABRIC, Some(finding));
                 return Ok(());
             }
         };
@@ -321,7 +365,7 @@ impl DocumentSubmitter<'_> {
         let signature = document_signature(Some(file), at);
         let proposal = FabricProposal { fabric, signature, is_of_file: true, force: false };
         let receipt = access.apply_fabric(proposal).await.map_err(CommandError::failed)?;
-        print_errors(&receipt.findings);
+        self.report_refused(FABRIC, receipt.refusal);
         Ok(())
     }
 
@@ -330,7 +374,13 @@ impl DocumentSubmitter<'_> {
         if let Some(policy) = wanted.policy {
             self.propose_policy(&policy).await?;
         }
+        wanted.findings.iter().for_each(|finding| eprintln!("{finding}"));
         if let Some(jobs) = wanted.jobs {
+            let standing = self.controller.access().standing_findings();
+            standing.clear_causes(JOBS);
+            for finding in wanted.findings {
+                standing.report_finding(format!("{JOBS}{}", finding.about), finding);
+            }
             let submitted = self.controller.submit_event(StateEvent::JobsChanged(jobs)).await;
             let receipt = submitted.map_err(CommandError::failed)?;
             print_errors(&receipt.findings);
@@ -347,11 +397,12 @@ impl DocumentSubmitter<'_> {
         let proposed = match self.committer.propose_file(policy, signature).await {
             Ok(proposed) => proposed,
             Err(ServiceError::Refused(findings)) => {
-                print_errors(&findings);
+                self.report_refused(POLICY, findings.into_iter().next());
                 return Ok(());
             }
             Err(error) => return Err(CommandError::failed(&error)),
         };
+        self.report_refused(POLICY, None);
         let committer = self.committer.clone();
         tokio::spawn(async move {
             match committer.settle_proposal(proposed).await {

@@ -14,7 +14,7 @@ use super::ControllerHandle;
 use super::archive::{StateArchive, or_finding};
 use super::change_meter::ChangeMeter;
 use super::cluster::Cluster;
-use super::core::{Core, fabric_of};
+use super::core::{Core, fabric_of, report_other_file};
 use super::event_log_task::EventLogTask;
 use super::log::log_finding;
 use super::lowering::RolloutLowering;
@@ -265,21 +265,6 @@ fn fabric_in_force(history: &FabricHistory, file: Fabric) -> Fabric {
             file
         }
     }
-}
-
-/// Reports that the fabric in force is not that of the file, until the next start.
-fn report_other_file(history: &FabricHistory, findings: &StandingFindings) {
-    let Some(latest) = history.latest().filter(|_| !history.holds_file()) else {
-        return;
-    };
-    let text = format!(
-        "the fabric in force is revision {}, applied by {}, and not what the file says; write it \
-         there (crux fabric show --format toml), or apply the file (crux fabric apply)",
-        latest.number, latest.metadata.author
-    );
-    let finding = Finding::warning("fabric", text);
-    log_finding(&finding);
-    findings.report_finding("fabric file", finding);
 }
 
 fn initial_state(config: &Config, archive: &StateArchive, fabric: &Fabric) -> State {

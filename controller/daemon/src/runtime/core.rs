@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use topology::{AvailabilityChange, Finding};
 use tracing::error;
 
-pub(super) use self::fabric_change::fabric_of;
+pub(super) use self::fabric_change::{fabric_of, report_other_file};
 use self::submission_queue::SubmissionQueue;
 use super::cluster::Cluster;
 use super::lowering::{LoweredRollout, RolloutLowering};

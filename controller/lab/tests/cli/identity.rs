@@ -101,6 +101,44 @@ fn certificates_are_renewed_by_the_same_authority() {
     assert_eq!(files.text("id/ca.pem"), authority);
     let unknown = files.crux(&["cert", "renew", "--folder", "id", "leaf9"]);
     refused(&unknown, &["no such certificate"]);
+    let add = ["cert", "add", "--folder", "id", "switch-leaf9", "leaf9.switch.crux", "10.0.0.9"];
+    printed(&files.crux(&add));
+    refused(&files.crux(&add), &["already", "cert renew"]);
+    refused(&files.crux(&["cert", "add", "--folder", "id", "../x", "x"]), &["no folder"]);
+    let listed = json(&files.crux(&["cert", "list", "--folder", "id", "--format", "json"]));
+    let rows = listed.as_array().unwrap();
+    let days: Vec<i64> = rows.iter().map(|row| row["days"].as_i64().unwrap()).collect();
+    // The authority for ten years, the others for about one, and not all until the same day.
+    assert!(
+        days[0] >= 3_640 && days[1..].iter().all(|days| (330..=365).contains(days)),
+        "{days:?}"
+    );
+    assert_eq!(rows.last().unwrap()["names"][1], "10.0.0.9");
+    files.write("id/switch-leaf9.pem", "no certificate");
+    let output = files.crux(&["cert", "list", "--folder", "id"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("1 certificate ended or unreadable"), "{errors}");
+}
+
+#[test]
+fn a_controller_checks_its_documents_without_starting() {
+    let fabric = lab(2, 200.0, 400.0);
+    let job = |id: &str, host: &str| {
+        format!(
+            "[[jobs]]\nid = \"{id}\"\ngpus = {{ h1 = 1, {host} = 1 }}\n\
+             flop_per_iteration = 1e15\ncompute_seconds = 1.0\n\
+             collective = {{ kind = \"ring_all_reduce\", bytes = 1e9 }}\n"
+        )
+    };
+    let jobs = job("a", "h2") + &job("b", "h99");
+    let files = Files::with(&[("fabric.toml", fabric.as_bytes()), ("jobs.toml", jobs.as_bytes())]);
+    let check = ["controller", "--fabric", "fabric.toml", "--check"];
+    assert!(printed(&files.crux(&check)).contains("ok: "));
+    let output = files.crux(&[&check[..], &["--jobs", "jobs.toml"]].concat());
+    let [table, errors] =
+        [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(!output.status.success() && errors.contains("1 job would be left out"), "{errors}");
+    assert!(table.contains("job b") && table.contains("h99"), "{table}");
 }
 
 #[test]

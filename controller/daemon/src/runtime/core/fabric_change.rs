@@ -12,8 +12,13 @@ use topology::{AvailabilityChange, Fabric, Finding};
 use super::Core;
 use crate::fabric_history::{FabricHistory, is_same};
 use crate::runtime::archive::or_finding;
+use crate::runtime::log::log_finding;
+use crate::standing_findings::StandingFindings;
 use crate::state::{ConsideredFabric, Effects, FabricProposal, State, StateEvent};
 use crate::store::StoreRecord;
+
+/// The cause of the finding about the fabric file.
+const OTHER_FILE: &str = "fabric file";
 
 impl Core {
     /// What would follow from a fabric.
@@ -64,6 +69,7 @@ impl Core {
             let text = format!("refused: it could not be stored, and nothing is changed: {reason}");
             return refuse(Finding::error("fabric", text), self.state.state());
         }
+        report_other_file(&history, &self.findings);
         self.state.publish_fabric_history(history);
         if !changes {
             let generation = self.state.state().generation();
@@ -124,6 +130,21 @@ impl Core {
 /// Another version wrote it, and this one reads it otherwise.
 pub(in crate::runtime) fn fabric_of(document: &FabricDocument) -> Result<Fabric, String> {
     Fabric::try_from(document).map_err(|error| error.to_string())
+}
+
+/// Reports that the fabric in force is not that of the file, until they are equal.
+pub(in crate::runtime) fn report_other_file(history: &FabricHistory, findings: &StandingFindings) {
+    let Some(latest) = history.latest().filter(|_| !history.holds_file()) else {
+        return findings.clear_finding(OTHER_FILE);
+    };
+    let text = format!(
+        "the fabric in force is revision {}, applied by {}, and not what the file says; write it \
+         there (crux fabric show --format toml), or apply the file (crux fabric apply)",
+        latest.number, latest.metadata.author
+    );
+    let finding = Finding::warning("fabric", text);
+    log_finding(&finding);
+    findings.report_finding(OTHER_FILE, finding);
 }
 
 /// What has failed in `known` and exists in `fabric`, by name.
