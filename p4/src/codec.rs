@@ -15,7 +15,7 @@ mod write_error;
 
 pub use decode::{
     CounterValue, DecodeError, decode_counter_cell, decode_entry, decode_row_counter,
-    decode_table_entity, decode_table_ids, decode_tables,
+    decode_table_entity, decode_table_names, decode_tables,
 };
 pub use digests::{
     DigestList, DigestTiming, RoceFlowDigest, RoceTuple, decode_digest_list, decode_digest_refusal,

@@ -48,11 +48,14 @@ pub use discovery::{DiscoveryConfig, DiscoveryDefaults, RawDiscovery};
 pub use learning::{LearningConfig, RawLearning};
 pub use liveness::{LivenessTimeouts, RawLiveness};
 pub use raw::{
-    ForeignEntryPolicy, RawConfig, RawDeadlines, RawElection, RawMessages, RawQueues, RawReconcile,
-    RawStore, RawSwitches,
+    ForeignEntryPolicy, OtherPrograms, RawConfig, RawDeadlines, RawElection, RawMessages,
+    RawQueues, RawReconcile, RawStore, RawSwitches,
 };
 pub use recorder::{RawRecorder, RecordingConfig};
 pub use sai::RawSai;
+
+/// A tenth above the least that servers of gRPC's C core allow by default (gRFC A8).
+const PING_INTERVAL: Duration = Duration::from_secs(330);
 
 /// The most levels of `fabric.p4`: its level has three bits.
 const MAX_LEVELS: u8 = 8;
@@ -195,8 +198,11 @@ pub struct SouthboundConfig {
     pub connect_deadline: Duration,
     /// Deadline of one call.
     pub rpc_deadline: Duration,
-    /// Silence after which a connection counts as lost.
+    /// Silence after which TCP asks whether the switch is there; after twice as much without an
+    /// answer the connection counts as lost.
     pub keepalive: Duration,
+    /// Time between two HTTP/2 pings of a connection whose stream is silent.
+    pub ping_interval: Duration,
     /// Time between two full reconciles of a switch that is as desired.
     pub reconcile_interval: Duration,
     /// Time between two spot checks of such a switch.
@@ -217,6 +223,8 @@ pub struct SouthboundConfig {
     pub read_turn: Duration,
     /// What happens to entries of others.
     pub foreign: ForeignEntryPolicy,
+    /// What happens to programs of another kind.
+    pub other_programs: OtherPrograms,
     /// TLS of connections, if it is configured.
     pub tls: Option<TlsConfig>,
     /// The largest read, in bytes of all its responses.
@@ -383,6 +391,7 @@ impl TryFrom<&RawConfig> for SouthboundConfig {
             connect_deadline: positive_duration("deadlines.connect_ms", raw.deadlines.connect_ms)?,
             rpc_deadline: positive_duration("deadlines.rpc_ms", raw.deadlines.rpc_ms)?,
             keepalive: positive_duration("deadlines.keepalive_ms", raw.deadlines.keepalive_ms)?,
+            ping_interval: PING_INTERVAL,
             reconcile_interval: positive_duration(
                 "reconcile.interval_ms",
                 raw.reconcile.interval_ms,
@@ -402,6 +411,7 @@ impl TryFrom<&RawConfig> for SouthboundConfig {
             concurrent_reads: positive_count("reconcile.readers", raw.reconcile.readers)?,
             read_turn: positive_duration("reconcile.turn_ms", raw.reconcile.turn_ms)?,
             foreign: raw.reconcile.foreign,
+            other_programs: raw.reconcile.other_programs,
             tls: raw.tls.load_files(&tls::SWITCHES)?,
             read_max,
             receive_max,

@@ -6,6 +6,7 @@
 //! receive is tables with a generation.
 
 pub mod arbitration;
+mod batch_size;
 mod bounded_read;
 mod call_health;
 mod client;
@@ -19,11 +20,13 @@ mod read_limiter;
 mod read_schedule;
 mod reconcile;
 mod reconcile_state;
+mod running_program;
 pub(crate) mod session;
 pub(crate) mod session_log;
 mod spot_check;
 mod status;
 mod stream_messages;
+mod switch_channel;
 mod timing;
 pub mod write_permit;
 
@@ -42,7 +45,9 @@ pub use mastership_status::MastershipStatus;
 pub(crate) use packet_io::{PacketIo, PacketOutRound, SwitchPacket};
 pub(crate) use read_limiter::ReadLimiter;
 pub(crate) use read_schedule::ReadSchedule;
+pub use running_program::RunningProgram;
 pub use status::{ReconcilePass, StatusBoard, SwitchStatus, VerifiedTables, WriteCounts};
+pub(crate) use switch_channel::{connect_channel, describe_status, is_too_many_pings};
 pub use timing::ChangeTiming;
 
 /// What the switches shall hold.

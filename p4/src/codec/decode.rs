@@ -2,7 +2,7 @@
 //! matches everything), strict in content: what cannot be understood is an error, never skipped.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use p4rt::action_profile_action::WatchKind;
@@ -89,10 +89,10 @@ pub fn decode_tables<'a>(
     entries.filter_map(Result::transpose).collect()
 }
 
-/// The ids of the tables of a program that a switch describes.
-pub fn decode_table_ids(p4info: &p4config::P4Info) -> BTreeSet<TableId> {
+/// The tables of a program that a switch describes, with their names.
+pub fn decode_table_names(p4info: &p4config::P4Info) -> BTreeMap<TableId, String> {
     let preambles = p4info.tables.iter().filter_map(|table| table.preamble.as_ref());
-    preambles.map(|preamble| TableId(preamble.id)).collect()
+    preambles.map(|preamble| (TableId(preamble.id), preamble.alias.clone())).collect()
 }
 
 /// The entry of a controller that an entity of an answer describes; `None` for other entities, and

@@ -63,7 +63,14 @@ impl SwitchInstance {
             let feature = request.atomicity().as_str_name();
             return Err(RequestFailure::unimplemented(feature).into());
         }
-        let fault = self.faults.lock().unwrap_or_else(PoisonError::into_inner).on_write();
+        let fault = {
+            let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+            faults.on_write(request.updates.len())
+        };
+        if let Some(limit) = fault.limit {
+            let message = format!("a request has at most {limit} updates");
+            return Err(RequestFailure::new(Code::ResourceExhausted, message).into());
+        }
         if !fault.delay.is_zero() {
             tokio::time::sleep(fault.delay).await;
         }

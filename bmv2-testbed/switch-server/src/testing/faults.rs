@@ -3,7 +3,7 @@
 //! A [`FaultScript`] is a value that a test writes out, or draws from a seed and prints;
 //! [`FaultInjector`] counts what [`crate::p4runtime`] does and decides when a fault is due. The one
 //! decision here: faults are triggered by counts of updates, writes and messages, never by time, so
-//! a run with the same requests has the same faults. Each fault happens once.
+//! a run with the same requests has the same faults. Each fault happens once, but for limits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,6 +42,12 @@ pub enum InjectedFault {
     Restart {
         /// Which `Write` call of a primary.
         nth: u64,
+    },
+    /// Refuses every write of more than so many updates with RESOURCE_EXHAUSTED, as servers with a
+    /// limit do.
+    LimitWrites {
+        /// How many it takes.
+        updates: usize,
     },
 }
 
@@ -106,6 +112,8 @@ pub struct WriteFault {
     pub delay: Duration,
     /// Restart the switch empty after the answer.
     pub restart: bool,
+    /// Refuse it, for it has more updates than this.
+    pub limit: Option<usize>,
 }
 
 /// The script together with what has happened so far.
@@ -124,14 +132,17 @@ impl FaultInjector {
         Self { script, ..Self::default() }
     }
 
-    /// A primary's write arrived.
-    pub fn on_write(&mut self) -> WriteFault {
+    /// A primary's write of so many updates arrived.
+    pub fn on_write(&mut self, updates: usize) -> WriteFault {
         self.writes += 1;
         let mut found = WriteFault::default();
         for fault in &self.script.0 {
             match *fault {
                 InjectedFault::DelayWrite { nth, by } if nth == self.writes => found.delay += by,
                 InjectedFault::Restart { nth } if nth == self.writes => found.restart = true,
+                InjectedFault::LimitWrites { updates: limit } if updates > limit => {
+                    found.limit = Some(limit);
+                }
                 _ => {}
             }
         }
@@ -181,9 +192,9 @@ mod tests {
         let script =
             vec![InjectedFault::DelayWrite { nth: 1, by }, InjectedFault::Restart { nth: 2 }];
         let mut faults = FaultInjector::new(FaultScript(script));
-        assert_eq!(faults.on_write(), WriteFault { delay: by, restart: false });
-        assert_eq!(faults.on_write(), WriteFault { delay: Duration::ZERO, restart: true });
-        assert_eq!(faults.on_write(), WriteFault::default());
+        assert_eq!(faults.on_write(1), WriteFault { delay: by, ..WriteFault::default() });
+        assert_eq!(faults.on_write(1), WriteFault { restart: true, ..WriteFault::default() });
+        assert_eq!(faults.on_write(1), WriteFault::default());
     }
 
     #[test]

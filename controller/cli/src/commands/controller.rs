@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::controller::config::OtherPrograms;
 use ::controller::liveness::{FabricPart, PartHealth};
 use ::controller::northbound::policy_commit::PolicyCommitter;
 use ::controller::northbound::service::ServiceError;
@@ -94,6 +95,10 @@ pub(crate) struct ControllerArgs {
     /// SWITCH-ethPORT for the state of cables
     #[arg(long, conflicts_with = "switch")]
     carriers: bool,
+    /// Replace programs of another kind than the fabric document has for a switch, whoever pushed
+    /// them (reconcile.other_programs); without it, such a switch is left to its controller
+    #[arg(long)]
+    replace_program: bool,
 }
 
 impl ControllerArgs {
@@ -153,6 +158,7 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
         None => Config::default(),
     };
     let config = with_listener(config, args.listen)?;
+    let config = with_other_programs(config, args.replace_program)?;
     let (config, fabric) = match &args.fabric {
         Some(file) => (config, files::read_fabric(file)?),
         None => (with_learning(&config)?, switch_inventory::undiscovered_fabric(&args.switch)),
@@ -197,6 +203,16 @@ fn with_listener(config: Config, listen: Option<SocketAddr>) -> Result<Config, C
         return Ok(config);
     }
     with_change(&config, "--listen", |raw| raw.northbound.listen = listen)
+}
+
+/// The configuration that replaces the programs of others, if the command line says so.
+fn with_other_programs(config: Config, replace_program: bool) -> Result<Config, CommandError> {
+    if !replace_program {
+        return Ok(config);
+    }
+    with_change(&config, "--replace-program", |raw| {
+        raw.reconcile.other_programs = OtherPrograms::Replace;
+    })
 }
 
 /// The configuration with discovery and learning enabled.

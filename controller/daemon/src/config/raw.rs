@@ -122,7 +122,8 @@ pub struct RawDeadlines {
     /// One call, and the first response of a switch to a bid.
     #[schemars(range(min = 1))]
     pub rpc_ms: u64,
-    /// Silence of an idle connection after which the switch counts as disconnected.
+    /// Silence of a connection after which TCP asks whether the switch is there, in whole seconds;
+    /// after twice as much without an answer it counts as disconnected.
     #[schemars(range(min = 1))]
     pub keepalive_ms: u64,
     /// Completion of a drain. A later drain is reported as late and continues.
@@ -187,6 +188,20 @@ pub struct RawReconcile {
     pub turn_ms: u64,
     /// What happens to entries that no controller of ours wrote.
     pub foreign: ForeignEntryPolicy,
+    /// What happens to a program of another kind than the fabric document has for the switch.
+    pub other_programs: OtherPrograms,
+}
+
+/// What happens to a program of another kind than the fabric document has for the switch, whoever
+/// pushed it and with or without a cookie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OtherPrograms {
+    /// It stays, and the controller neither bids for the switch nor writes to it.
+    #[default]
+    Keep,
+    /// It is replaced, and its entries are gone.
+    Replace,
 }
 
 /// What happens to entries that no controller of ours wrote. Entries of ours that they replace or
@@ -261,6 +276,7 @@ impl Default for RawReconcile {
             readers: 4,
             turn_ms: 20,
             foreign: ForeignEntryPolicy::default(),
+            other_programs: OtherPrograms::default(),
         }
     }
 }

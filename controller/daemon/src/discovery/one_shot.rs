@@ -1,9 +1,11 @@
 //! Discovery once, of a fabric that no controller runs: take part, probe, leave.
 //!
 //! Beside a running controller this finds nothing, because a switch takes packets from its primary
-//! alone. The decision: a survey leaves switches as they were. It adds the
-//! rows that bring probes, ARP and neighbour discovery to it and takes them away again, and it runs
-//! a program only on a switch that has none.
+//! alone. The decision: a survey leaves switches as they were. It reads the program of a switch
+//! before anything else, and takes part only where that is the controller's or there is none. Its
+//! first bid has no election id, so that nobody is outbid; where the switch has no primary, it bids
+//! with the highest id that the switch has seen, so that whoever had it can come back with it. It
+//! adds the rows that bring probes, ARP and neighbour discovery to it and takes them away again.
 
 use std::time::Duration;
 
@@ -21,13 +23,11 @@ use super::{ObservedTopology, SwitchPort, TopologyObserver};
 use crate::config::{self, Config};
 use crate::pipeline::SwitchPipeline;
 use crate::pipelines::pipeline_of;
-use crate::southbound::arbitration::{
-    ArbitrationInput, ArbitrationOutput, Mastership, MastershipArbitration,
-};
+use crate::southbound::arbitration::ElectionId;
 use crate::southbound::connection::{
     ExistingEntries, IncomingMessage, OutgoingMessage, SwitchConnection, SwitchNetwork,
 };
-use crate::southbound::{ClientError, SwitchTarget};
+use crate::southbound::{ClientError, MastershipStatus, SwitchTarget};
 
 /// Probes from each port: enough that some may be lost.
 const ROUNDS: u32 = 5;
@@ -67,7 +67,10 @@ struct ProbeSession {
     connection: Box<dyn SwitchConnection>,
     outbound: mpsc::Sender<OutgoingMessage>,
     inbound: BoxStream<'static, Result<IncomingMessage, ClientError>>,
-    arbitration: MastershipArbitration,
+    /// The last election id that it has bid with.
+    bid: ElectionId,
+    /// Whether another controller was seen to be primary.
+    is_beaten: bool,
     /// The rows that were added.
     rows: Vec<TableEntry>,
 }
@@ -148,73 +151,63 @@ impl ProbeSession {
         config: &Config,
     ) -> Result<Self, OneShotError> {
         let limits = &config.southbound;
+        let pipeline = pipeline_of(target.address.pipeline);
         let connection = network.connect_switch(&target.address, limits).await?;
-        let mut arbitration = MastershipArbitration::new(config.controller, config.term);
-        let ArbitrationOutput::Bid(bid) = arbitration.step(ArbitrationInput::StreamOpened) else {
-            return Err(OneShotError::NoArbitrationAnswer);
-        };
-        let conversation = connection.open_stream(bid).await?;
+        has_program(&*connection, pipeline).await?;
+        let conversation = connection.open_stream(ElectionId::NONE).await?;
         let mut post = Self {
             switch: target.switch,
-            pipeline: pipeline_of(target.address.pipeline),
+            pipeline,
             connection,
             outbound: conversation.outgoing,
             inbound: conversation.incoming,
-            arbitration,
+            bid: ElectionId::NONE,
+            is_beaten: false,
             rows: Vec::new(),
         };
         let won = timeout(limits.rpc_deadline, post.win_election()).await;
-        won.map_err(|_| post.election_error())??;
+        won.map_err(|_| match post.is_beaten {
+            true => OneShotError::ControlledElsewhere,
+            false => OneShotError::NoArbitrationAnswer,
+        })??;
         post.install_punts().await?;
         Ok(post)
-    }
-
-    /// Why it has not become primary in time.
-    fn election_error(&self) -> OneShotError {
-        match self.arbitration.mastership() {
-            Mastership::Backup { .. } => OneShotError::ControlledElsewhere,
-            _ => OneShotError::NoArbitrationAnswer,
-        }
     }
 
     /// Becomes primary where nobody is. A switch reports its last primary for a while after that
     /// one has left.
     async fn win_election(&mut self) -> Result<(), OneShotError> {
         loop {
-            let status =
-                match self.inbound.next().await.ok_or(OneShotError::NoArbitrationAnswer)?? {
-                    IncomingMessage::Mastership(status) => status,
-                    _ => continue,
-                };
-            self.arbitration.step(ArbitrationInput::StatusReceived(status));
-            let above = match self.arbitration.mastership() {
-                Mastership::Primary { .. } => return Ok(()),
-                Mastership::NoPrimary { highest } => highest.term().saturating_add(1),
-                _ => continue,
+            let message = self.inbound.next().await.ok_or(OneShotError::NoArbitrationAnswer)??;
+            let IncomingMessage::Mastership(status) = message else {
+                continue;
             };
-            if let ArbitrationOutput::Bid(bid) =
-                self.arbitration.step(ArbitrationInput::TermChosen(above))
-            {
-                let sent = self.outbound.send(OutgoingMessage::Bid(bid)).await;
-                sent.map_err(|_| OneShotError::NoArbitrationAnswer)?;
-            }
+            self.bid = match status {
+                // bmv2 takes a bid without an election id for one with the lowest.
+                MastershipStatus::Primary if self.bid == ElectionId::NONE => ElectionId::LOWEST,
+                MastershipStatus::Primary => return Ok(()),
+                MastershipStatus::Backup { .. } => {
+                    self.is_beaten = true;
+                    continue;
+                }
+                // A server that wants an id above all that it has seen.
+                MastershipStatus::NoPrimary { highest } if highest == self.bid => {
+                    ElectionId(highest.0.saturating_add(1))
+                }
+                MastershipStatus::NoPrimary { highest } => highest.max(ElectionId::LOWEST),
+            };
+            let sent = self.outbound.send(OutgoingMessage::Bid(self.bid)).await;
+            sent.map_err(|_| OneShotError::NoArbitrationAnswer)?;
         }
     }
 
     /// Adds what brings probes here.
     async fn install_punts(&mut self) -> Result<(), OneShotError> {
         let program = self.pipeline.program();
-        let Mastership::Primary { election } = self.arbitration.mastership() else {
-            return Err(OneShotError::ControlledElsewhere);
-        };
-        match self.connection.read_cookie().await? {
-            Some(cookie) if cookie == program.cookie => {}
-            Some(_) => return Err(OneShotError::ForeignProgram),
-            None => {
-                let pushing =
-                    self.connection.push_pipeline(program, election, ExistingEntries::Drop);
-                pushing.await?;
-            }
+        // Once more: until the bid was won, another controller may have pushed its own.
+        if !has_program(&*self.connection, self.pipeline).await? {
+            let pushing = self.connection.push_pipeline(program, self.bid, ExistingEntries::Drop);
+            pushing.await?;
         }
         let asked = TableScope::whole_tables(self.pipeline.punt_tables().iter().copied().collect());
         let held = self.connection.read_tables(program, &asked).await?;
@@ -247,15 +240,12 @@ impl ProbeSession {
     }
 
     async fn write_rows(&mut self, kind: UpdateKind) -> Result<(), OneShotError> {
-        let Mastership::Primary { election } = self.arbitration.mastership() else {
-            return Err(OneShotError::ControlledElsewhere);
-        };
         let updates: Vec<TableUpdate> =
             self.rows.iter().map(|entry| TableUpdate { kind, entry: entry.clone() }).collect();
         if updates.is_empty() {
             return Ok(());
         }
-        let written = self.connection.write_updates(&updates, election).await?;
+        let written = self.connection.write_updates(&updates, self.bid).await?;
         written.map_err(|error| {
             OneShotError::Client(ClientError::Call {
                 call: "Write",
@@ -263,5 +253,17 @@ impl ProbeSession {
                 message: error.to_string(),
             })
         })
+    }
+}
+
+/// Whether a switch runs the program of `pipeline`; otherwise it runs none.
+async fn has_program(
+    switch: &dyn SwitchConnection,
+    pipeline: &dyn SwitchPipeline,
+) -> Result<bool, OneShotError> {
+    match switch.read_program().await? {
+        None => Ok(false),
+        Some(running) if running.cookie == Some(pipeline.program().cookie) => Ok(true),
+        Some(_) => Err(OneShotError::ForeignProgram),
     }
 }

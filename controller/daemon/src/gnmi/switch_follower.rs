@@ -9,7 +9,7 @@ use proto::subscribe_response::Response;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Status};
 use topology::{Finding, SwitchId, error_chain};
 use tracing::debug;
@@ -21,8 +21,9 @@ use super::neighbours::LldpTable;
 use super::queue_maps::{QueueMaps, check_queue_maps};
 use super::queue_settings::{ExpectedQueues, QueueSettings, check_queue_settings};
 use super::switch_counters::SwitchCounters;
-use crate::config::{GnmiConfig, SouthboundConfig, TlsConfig};
+use crate::config::{GnmiConfig, SouthboundConfig};
 use crate::liveness::PartHealth;
+use crate::southbound::{ClientError, connect_channel, describe_status, is_too_many_pings};
 
 /// The leaves of an interface that say which port it is, and whether it works.
 const PORT_LEAVES: [&str; 2] = ["id", "oper-status"];
@@ -74,10 +75,8 @@ pub(super) struct SwitchFollower {
 /// Why a switch is not followed.
 #[derive(Debug, thiserror::Error)]
 enum FollowError {
-    #[error("`{0}` is no address of a gNMI server")]
-    Address(String),
-    #[error("cannot connect")]
-    Connect(#[source] tonic::transport::Error),
+    #[error(transparent)]
+    Connect(#[from] ClientError),
     #[error("no answer within the deadline")]
     Deadline,
     #[error("{0:?}: {1}")]
@@ -90,13 +89,20 @@ enum FollowError {
 
 impl From<Status> for FollowError {
     fn from(status: Status) -> Self {
-        Self::Call(status.code(), status.message().to_owned())
+        Self::Call(status.code(), describe_status(&status))
+    }
+}
+
+impl FollowError {
+    /// Whether the server ended the connection for its HTTP/2 pings.
+    fn is_too_many_pings(&self) -> bool {
+        matches!(self, Self::Call(_, message) if is_too_many_pings(message))
     }
 }
 
 impl SwitchFollower {
     /// Follows the switch until nobody takes reports.
-    pub(super) async fn follow_until_closed(self) {
+    pub(super) async fn follow_until_closed(mut self) {
         let mut failures = 0;
         loop {
             let mut has_answered = false;
@@ -106,6 +112,9 @@ impl SwitchFollower {
                 Ok(()) => FollowError::Ended,
             };
             failures = if has_answered { 1 } else { failures + 1 };
+            if error.is_too_many_pings() {
+                self.southbound.ping_interval = self.southbound.ping_interval.saturating_mul(2);
+            }
             let (name, why) = (self.target.name.clone(), error_chain(&error));
             debug!(switch = name, why, "not followed over gNMI");
             let silent = SwitchReport::Silent(self.target.switch, name, why);
@@ -172,20 +181,8 @@ impl SwitchFollower {
     }
 
     async fn connect(&self) -> Result<GNmiClient<Channel>, FollowError> {
-        let (tls, limits) = (self.southbound.tls.as_ref(), &self.southbound);
-        let address = &self.target.address;
-        let plain = Endpoint::try_from(TlsConfig::server_uri(tls, address))
-            .map_err(|_| FollowError::Address(address.clone()))?;
-        let endpoint = TlsConfig::secure_endpoint(tls, plain)
-            .map_err(FollowError::Connect)?
-            .connect_timeout(limits.connect_deadline)
-            .http2_keep_alive_interval(limits.keepalive)
-            .keep_alive_timeout(limits.keepalive)
-            .keep_alive_while_idle(true)
-            .tcp_nodelay(true);
-        let channel = within(limits.connect_deadline, endpoint.connect()).await?;
-        let client = GNmiClient::new(channel.map_err(FollowError::Connect)?);
-        Ok(client.max_decoding_message_size(limits.receive_max))
+        let channel = connect_channel(&self.target.address, &self.southbound).await?;
+        Ok(GNmiClient::new(channel).max_decoding_message_size(self.southbound.receive_max))
     }
 
     /// Takes an answer of the subscription; whether it says that everything has been sent.

@@ -22,6 +22,12 @@ const BIDS_OF_RUN: u32 = 1 << 12;
 pub struct ElectionId(pub u128);
 
 impl ElectionId {
+    /// That of a bid without an election id, with which a controller is never primary (P4Runtime,
+    /// section on client arbitration).
+    pub const NONE: Self = Self(0);
+    /// The lowest that can be primary.
+    pub const LOWEST: Self = Self(1);
+
     /// The id of the `bid`-th stream of a controller in a term: term in the upper 64 bits, then 32
     /// bits each for controller and bid.
     pub fn new(term: u64, controller: u32, bid: u32) -> Self {

@@ -10,7 +10,7 @@ use std::future::Future;
 use async_trait::async_trait;
 use futures::{StreamExt, future};
 use p4::codec::{self, CounterValue, DecodeError, DigestTiming, WriteError};
-use p4::entry::{EntryKey, TableId};
+use p4::entry::EntryKey;
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind};
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::set_forwarding_pipeline_config_request::Action;
@@ -18,7 +18,7 @@ use p4runtime_proto::v1 as p4rt;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Status};
 use topology::PipelineKind;
 
@@ -27,10 +27,10 @@ use super::bounded_read::{ReadError, read_switch};
 use super::connection::{
     ExistingEntries, OutgoingMessage, StreamChannel, SwitchConnection, SwitchNetwork,
 };
-use super::connection_error::is_without_tls;
-use super::session_log::shorten_text;
+use super::running_program::RunningProgram;
 use super::stream_messages::{decode_message, encode_message};
-use crate::config::{SouthboundConfig, TlsConfig};
+use super::switch_channel::{connect_channel, describe_status, is_too_many_pings};
+use crate::config::SouthboundConfig;
 use crate::pipeline::SwitchPipeline;
 use crate::pipelines::pipeline_of;
 
@@ -101,6 +101,17 @@ pub enum ClientError {
         /// The kind of the program that runs.
         found: PipelineKind,
     },
+    /// The switch runs a program of no known kind, with or without a cookie.
+    #[error(
+        "the switch runs a program with {tables}, which is not {wanted}.p4: have whoever pushed it \
+         leave the switch without a program, or start the controller with --replace-program"
+    )]
+    ForeignProgram {
+        /// The kind of the fabric document.
+        wanted: PipelineKind,
+        /// Names of its first tables.
+        tables: String,
+    },
     /// The answer cannot be understood.
     #[error("cannot understand the answer to {call}")]
     Decode {
@@ -110,6 +121,13 @@ pub enum ClientError {
         #[source]
         source: DecodeError,
     },
+}
+
+impl ClientError {
+    /// Whether the server ended the connection for its HTTP/2 pings.
+    pub(crate) fn is_too_many_pings(&self) -> bool {
+        matches!(self, Self::Call { message, .. } if is_too_many_pings(message))
+    }
 }
 
 /// One connection to one switch.
@@ -153,25 +171,7 @@ impl SwitchClient {
         address: &SwitchAddress,
         limits: &SouthboundConfig,
     ) -> Result<Self, ClientError> {
-        let tls = limits.tls.as_ref();
-        let plain = Endpoint::try_from(TlsConfig::server_uri(tls, &address.p4runtime))
-            .map_err(|_| ClientError::Address(address.p4runtime.clone()))?;
-        let endpoint = TlsConfig::secure_endpoint(tls, plain)
-            .map_err(ClientError::Connect)?
-            .connect_timeout(limits.connect_deadline)
-            .http2_keep_alive_interval(limits.keepalive)
-            .keep_alive_timeout(limits.keepalive)
-            .http2_max_header_list_size(limits.headers_max)
-            .tcp_nodelay(true);
-        let connecting = tokio::time::timeout(limits.connect_deadline, endpoint.connect());
-        let connected = connecting.await.map_err(|_| ClientError::Deadline("connect"))?;
-        let channel = connected.map_err(|error| {
-            if is_without_tls(&error) {
-                ClientError::WithoutTls(address.p4runtime.clone())
-            } else {
-                ClientError::Connect(error)
-            }
-        })?;
+        let channel = connect_channel(&address.p4runtime, limits).await?;
         let calls = P4RuntimeClient::new(channel.clone());
         Ok(Self {
             channel,
@@ -322,35 +322,20 @@ impl SwitchConnection for SwitchClient {
     }
 
     async fn read_cookie(&self) -> Result<Option<u64>, ClientError> {
-        let request = p4rt::GetForwardingPipelineConfigRequest {
-            device_id: self.device_id,
-            response_type: ResponseType::CookieOnly.into(),
-        };
-        let mut calls = self.calls.clone();
-        let answer = calls.get_forwarding_pipeline_config(request);
-        match self.call_within_deadline("GetForwardingPipelineConfig", answer).await {
-            Ok(answer) => {
-                let config = answer.into_inner().config;
-                Ok(config.and_then(|config| config.cookie).map(|cookie| cookie.cookie))
-            }
-            // How switches say that there is none.
-            Err(ClientError::Call { code: Code::FailedPrecondition | Code::NotFound, .. }) => {
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        let config = self.read_config(ResponseType::CookieOnly).await?;
+        Ok(config.and_then(|config| config.cookie).map(|cookie| cookie.cookie))
     }
 
-    async fn read_table_ids(&self) -> Result<BTreeSet<TableId>, ClientError> {
-        let request = p4rt::GetForwardingPipelineConfigRequest {
-            device_id: self.device_id,
-            response_type: ResponseType::P4infoAndCookie.into(),
+    async fn read_program(&self) -> Result<Option<RunningProgram>, ClientError> {
+        let Some(config) = self.read_config(ResponseType::P4infoAndCookie).await? else {
+            return Ok(None);
         };
-        let mut calls = self.calls.clone();
-        let answer = calls.get_forwarding_pipeline_config(request);
-        let answer = self.call_within_deadline("GetForwardingPipelineConfig", answer).await?;
-        let p4info = answer.into_inner().config.and_then(|config| config.p4info);
-        Ok(p4info.as_ref().map(codec::decode_table_ids).unwrap_or_default())
+        let cookie = config.cookie.map(|cookie| cookie.cookie);
+        let p4info = config.p4info.unwrap_or_default();
+        // Servers without a program also answer with an empty message.
+        let is_empty = cookie.is_none() && p4info == Default::default();
+        let tables = codec::decode_table_names(&p4info);
+        Ok((!is_empty).then_some(RunningProgram { cookie, tables }))
     }
 
     async fn push_pipeline(
@@ -433,6 +418,27 @@ impl SwitchConnection for SwitchClient {
 }
 
 impl SwitchClient {
+    /// What of its pipeline a switch answers; `None` if it has none.
+    async fn read_config(
+        &self,
+        parts: ResponseType,
+    ) -> Result<Option<p4rt::ForwardingPipelineConfig>, ClientError> {
+        let request = p4rt::GetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            response_type: parts.into(),
+        };
+        let mut calls = self.calls.clone();
+        let answer = calls.get_forwarding_pipeline_config(request);
+        match self.call_within_deadline("GetForwardingPipelineConfig", answer).await {
+            Ok(answer) => Ok(answer.into_inner().config),
+            // How switches say that there is none.
+            Err(ClientError::Call { code: Code::FailedPrecondition | Code::NotFound, .. }) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     async fn write_digest(
         &self,
         kind: UpdateKind,
@@ -450,7 +456,8 @@ impl SwitchClient {
         Ok(written.map_err(|status| codec::decode_digest_refusal(&status)))
     }
 
-    /// The status where the switch refused some of the updates and names them.
+    /// The status where the switch refused some of the updates and names them, or the request for
+    /// its size.
     async fn call_write(
         &self,
         request: p4rt::WriteRequest,
@@ -459,12 +466,19 @@ impl SwitchClient {
         let answer = tokio::time::timeout(self.limits.rpc_deadline, calls.write(request)).await;
         match answer.map_err(|_| ClientError::Deadline("Write"))? {
             Ok(_) => Ok(Ok(())),
-            Err(status) if status.code() == Code::Unknown => Ok(Err(status)),
+            Err(status) if is_refusal(&status) => Ok(Err(status)),
             Err(status) => Err(call_error("Write", &status)),
         }
     }
 }
 
+/// Whether a status is the switch's own answer to a write, and no failure of the connection, which
+/// has the same codes and a cause.
+fn is_refusal(status: &Status) -> bool {
+    let codes = [Code::Unknown, Code::ResourceExhausted, Code::OutOfRange];
+    codes.contains(&status.code()) && std::error::Error::source(status).is_none()
+}
+
 fn call_error(call: &'static str, status: &Status) -> ClientError {
-    ClientError::Call { call, code: status.code(), message: shorten_text(status.message()) }
+    ClientError::Call { call, code: status.code(), message: describe_status(status) }
 }

@@ -6,12 +6,9 @@
 //! and calls are futures that hold no lock and may be dropped at any await. Both traits are used as
 //! objects: the controller is compiled once, whichever network it is given.
 
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use p4::codec::{DigestList, DigestTiming, PacketIn, PacketOut, WriteError};
-use p4::entry::TableId;
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
@@ -19,6 +16,7 @@ use tokio::task::spawn_blocking;
 use super::arbitration::ElectionId;
 use super::client::{ClientError, SwitchAddress};
 use super::mastership_status::MastershipStatus;
+use super::running_program::RunningProgram;
 use crate::config::SouthboundConfig;
 
 /// Opens connections to switches.
@@ -66,11 +64,12 @@ pub trait SwitchConnection: Send + Sync + 'static {
     /// Opens the stream, with a bid as its first message: some servers answer the call only then.
     async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError>;
 
-    /// The cookie of the program that the switch runs; `None` if it runs none.
+    /// The cookie of the program that the switch runs; `None` if it runs none, or one without a
+    /// cookie.
     async fn read_cookie(&self) -> Result<Option<u64>, ClientError>;
 
-    /// The tables of the program that the switch runs; none if it runs none.
-    async fn read_table_ids(&self) -> Result<BTreeSet<TableId>, ClientError>;
+    /// The program that the switch runs; `None` if it runs none.
+    async fn read_program(&self) -> Result<Option<RunningProgram>, ClientError>;
 
     /// Has the switch run `pipeline`.
     async fn push_pipeline(

@@ -18,18 +18,20 @@ use p4::{
 };
 use tokio::time::Instant;
 use tonic::Code;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::UnknownEntries;
 use super::arbitration::ElectionId;
+use super::batch_size::BatchSize;
 use super::client::ClientError;
 use super::connection::{ExistingEntries, SwitchConnection};
 use super::foreign_entries::{self, SortedEntries};
 use super::read_limiter::ReadLimiter;
+use super::running_program::read_replaceable;
+use super::session_log::SessionLog;
 use super::status::{ReconcilePass, WriteCounts};
 use crate::config::SouthboundConfig;
 use crate::pipeline::SwitchPipeline;
-use crate::pipelines::recognize_pipeline;
 
 /// What a pass did and found.
 #[derive(Debug, Default)]
@@ -62,6 +64,8 @@ pub(super) struct SwitchReconciler<'a> {
     pub(super) limits: &'a SouthboundConfig,
     pub(super) unknown_entries: UnknownEntries,
     pub(super) read_limiter: &'a ReadLimiter,
+    pub(super) batch_size: &'a BatchSize,
+    pub(super) log: &'a SessionLog,
 }
 
 impl SwitchReconciler<'_> {
@@ -203,30 +207,18 @@ impl SwitchReconciler<'_> {
 
     /// Pushes the program only where another one or none runs. Where another runs, its entries are
     /// kept if the switch can do that and we can read them, so that traffic goes on; else all
-    /// tables are emptied and what follows is the restoration. A program of another kind stays: the
-    /// fabric document may name the wrong one.
+    /// tables are emptied and what follows is the restoration. A program of another kind stays: it
+    /// is somebody else's, or the fabric document names the wrong one.
     async fn ensure_pipeline(&self, written: &mut WriteCounts) -> Result<(), ClientError> {
-        let running = self.switch.read_cookie().await?;
-        if running == Some(self.program().cookie) {
+        if self.switch.read_cookie().await? == Some(self.program().cookie) {
             return Ok(());
         }
-        if running.is_some() {
-            self.check_kind().await?;
-        }
+        let running = read_replaceable(self.switch, self.pipeline, self.limits).await?;
         written.pipelines += 1;
         if running.is_some() && self.replace_under_traffic().await? {
             return Ok(());
         }
         self.push_pipeline(ExistingEntries::Drop).await
-    }
-
-    /// Compares the kind of the running program with that of the fabric document.
-    async fn check_kind(&self) -> Result<(), ClientError> {
-        let wanted = self.pipeline.kind();
-        match recognize_pipeline(&self.switch.read_table_ids().await?) {
-            Some(found) if found != wanted => Err(ClientError::OtherPipeline { wanted, found }),
-            _ => Ok(()),
-        }
     }
 
     /// Whether the switch took the program and kept entries that make sense in it.
@@ -259,21 +251,48 @@ impl SwitchReconciler<'_> {
         stage: &[TableUpdate],
         outcome: &mut ReconcileOutcome,
     ) -> Result<(), ClientError> {
-        let batches = stage.chunks(self.limits.batch.get());
-        let writes: Vec<BoxFuture<'_, _>> = batches
-            .map(|batch| {
-                let answer = self.switch.write_updates(batch, self.election);
-                answer.map(move |answer| answer.map(|answer| (batch, answer))).boxed()
-            })
-            .collect();
+        let batches = stage.chunks(self.batch_size.get());
+        let writes: Vec<BoxFuture<'_, _>> =
+            batches.map(|batch| self.write_batch(batch).boxed()).collect();
         let mut answers = stream::iter(writes).buffered(self.limits.concurrent_writes.get());
-        while let Some(answer) = answers.next().await {
-            let (batch, answer) = answer?;
-            outcome.record_batch(batch, answer);
+        while let Some(answers) = answers.next().await {
+            for (batch, answer) in answers? {
+                outcome.record_batch(batch, answer);
+            }
         }
         Ok(())
     }
+
+    /// Writes a batch, in several requests where the switch takes fewer updates in one.
+    async fn write_batch<'u>(
+        &self,
+        batch: &'u [TableUpdate],
+    ) -> Result<Vec<BatchAnswer<'u>>, ClientError> {
+        let mut answers = Vec::new();
+        let mut rest = batch;
+        while !rest.is_empty() {
+            let (part, later) = rest.split_at(self.batch_size.get().min(rest.len()));
+            let answer = self.switch.write_updates(part, self.election).await?;
+            if let Err(error) = &answer
+                && let Some(size) = self.batch_size.halve_after(error, part.len())
+            {
+                let updates = part.len();
+                self.log.log_limited("batch size", |omitted| {
+                    let what = "the switch refuses a request of so many updates; it gets smaller \
+                                ones: set `reconcile.batch` to what it takes";
+                    warn!(updates, %error, size, omitted, "{what}");
+                });
+                continue;
+            }
+            answers.push((part, answer));
+            rest = later;
+        }
+        Ok(answers)
+    }
 }
+
+/// Some updates and the answer of the switch to the request that had them.
+type BatchAnswer<'u> = (&'u [TableUpdate], Result<(), WriteError>);
 
 impl ReconcileOutcome {
     /// Records the answer of the switch to a batch.

@@ -17,6 +17,7 @@ use tonic::Code;
 use topology::SwitchId;
 use tracing::{debug, info, warn};
 
+use super::batch_size::BatchSize;
 use super::read_schedule::ReadSchedule;
 use super::reconcile::ReconcileOutcome;
 use super::session_log::{SessionLog, shorten_text};
@@ -48,6 +49,8 @@ pub(super) struct ReconcileState {
     has_pushed: bool,
     next_check: Instant,
     cursor: CheckCursor,
+    /// Updates that the switch takes in a request, as far as it has said so.
+    batch_size: BatchSize,
     log: SessionLog,
 }
 
@@ -72,6 +75,7 @@ impl ReconcileState {
         pipeline: &'static dyn SwitchPipeline,
         desired: Arc<DesiredTables>,
         schedule: ReadSchedule,
+        batch_size: BatchSize,
         log: SessionLog,
     ) -> Self {
         Self {
@@ -89,6 +93,7 @@ impl ReconcileState {
             has_pushed: false,
             next_check: Instant::now(),
             cursor: CheckCursor::default(),
+            batch_size,
             log,
         }
     }
@@ -106,6 +111,10 @@ impl ReconcileState {
     /// Whether a pass has pushed the program since the last call.
     pub(super) fn take_pipeline_push(&mut self) -> bool {
         std::mem::take(&mut self.has_pushed)
+    }
+
+    pub(super) fn batch_size(&self) -> &BatchSize {
+        &self.batch_size
     }
 
     /// What becomes of other entries on it.

@@ -8,6 +8,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, watch};
@@ -20,6 +21,7 @@ use tracing::{Instrument, error_span, info, warn};
 use super::arbitration::{
     ArbitrationInput, ArbitrationOutput, ElectionId, Mastership, MastershipArbitration,
 };
+use super::batch_size::BatchSize;
 use super::client::{ClientError, SwitchAddress};
 use super::connection::{
     IncomingMessage, OutgoingMessage, StreamChannel, SwitchConnection, SwitchNetwork,
@@ -28,10 +30,11 @@ use super::digest_queue::{DigestQueue, ReceivedDigests};
 use super::packet_io::PacketIo;
 use super::reconcile::SwitchReconciler;
 use super::reconcile_state::ReconcileState;
+use super::running_program::read_replaceable;
 use super::session_log::{SessionLog, StreamBudget, failures_after};
 use super::status::StatusBoard;
 use super::write_permit::WritePermit;
-use super::{DesiredTables, ReadLimiter, ReadSchedule, SwitchTarget, UnknownEntries};
+use super::{DesiredTables, ReadLimiter, ReadSchedule, SwitchTarget};
 use crate::config::Config;
 use crate::pipeline::SwitchPipeline;
 use crate::pipelines::pipeline_of;
@@ -45,6 +48,11 @@ impl SessionError {
             Self::Client(ClientError::Call { code, .. }) => *code == Code::ResourceExhausted,
             _ => false,
         }
+    }
+
+    /// Whether the switch ended the connection for its HTTP/2 pings.
+    fn is_too_many_pings(&self) -> bool {
+        matches!(self, Self::Client(error) if error.is_too_many_pings())
     }
 }
 
@@ -86,6 +94,8 @@ pub(crate) struct SwitchSession {
     address: SwitchAddress,
     context: SessionContext,
     arbitration: MastershipArbitration,
+    /// Time between two HTTP/2 pings of the next connection.
+    ping_interval: Duration,
     /// The mastership that the board shows.
     shown_mastership: Mastership,
     log: SessionLog,
@@ -102,6 +112,7 @@ impl SwitchSession {
                 0,
                 shared.config.term,
             ),
+            ping_interval: shared.config.southbound.ping_interval,
             shown_mastership: Mastership::Disconnected,
             log: SessionLog::default(),
             context: shared,
@@ -132,6 +143,9 @@ impl SwitchSession {
             self.close_stream();
             failures = failures_after(failures, begun.elapsed(), backoff.longest);
             self.report_failure(&error);
+            if error.is_too_many_pings() {
+                self.ping_interval = self.ping_interval.saturating_mul(2);
+            }
             tokio::time::sleep(backoff.wait_after(failures)).await;
         }
     }
@@ -146,9 +160,14 @@ impl SwitchSession {
     async fn run_connection(&mut self) -> Result<Infallible, SessionError> {
         let mut permit = self.context.write_permit.clone();
         self.arbitration.step(wait_for_term(&mut permit).await);
-        let limits = &self.context.config.southbound;
-        let connecting = self.context.network.connect_switch(&self.address, limits);
+        let mut limits = self.context.config.southbound.clone();
+        limits.ping_interval = self.ping_interval;
+        let connecting = self.context.network.connect_switch(&self.address, &limits);
         let switch = connecting.await?;
+        let pipeline = pipeline_of(self.address.pipeline);
+        // Before the bid: where another program runs, a bid would only take the switch away from
+        // the controller that it belongs to.
+        read_replaceable(&*switch, pipeline, &limits).await?;
         let mut budget = StreamBudget::new(Instant::now());
         let mut stream = match self.arbitration.step(ArbitrationInput::StreamOpened) {
             ArbitrationOutput::Bid(election) => switch.open_stream(election).await?,
@@ -176,7 +195,6 @@ impl SwitchSession {
                 received.map_err(|_| SessionError::NoArbitrationReply)??;
                 continue;
             }
-            let pipeline = pipeline_of(self.address.pipeline);
             let primary = PrimaryWork { switch: self.switch, pipeline, context, log: &self.log };
             tokio::select! {
                 biased;
@@ -351,8 +369,10 @@ impl PrimaryWork<'_> {
         let mut desired_updates = self.context.desired.clone();
         let desired = Arc::clone(&desired_updates.borrow_and_update());
         let schedule = self.context.read_schedule.clone();
+        let batch_size = BatchSize::new(self.context.config.southbound.batch.get());
+        let log = self.log.clone();
         let mut state =
-            ReconcileState::new(self.switch, self.pipeline, desired, schedule, self.log.clone());
+            ReconcileState::new(self.switch, self.pipeline, desired, schedule, batch_size, log);
         let mut is_subscribed = false;
         loop {
             if let Err(error) = self.make_pass(&mut state, switch, election).await {
@@ -385,7 +405,7 @@ impl PrimaryWork<'_> {
             state.postpone_full_read();
             return Ok(());
         };
-        let reconciler = self.reconciler(switch, election, state.unknown_entries());
+        let reconciler = self.reconciler(switch, election, state);
         let outcome = match state.held_tables(reconciler.limits) {
             Some(held) => reconciler.incremental_reconcile(&tables, held).await?,
             None => reconciler.full_reconcile(&tables).await?,
@@ -416,7 +436,7 @@ impl PrimaryWork<'_> {
             let Some((held, part)) = state.take_check(p4info, limits) else {
                 return Ok(());
             };
-            let reconciler = self.reconciler(switch, election, state.unknown_entries());
+            let reconciler = self.reconciler(switch, election, state);
             let is_intact = reconciler.check_part(&held, &part).await?;
             state.record_check(is_intact, board);
             if !is_intact {
@@ -429,15 +449,17 @@ impl PrimaryWork<'_> {
         &'b self,
         switch: &'b dyn SwitchConnection,
         election: ElectionId,
-        unknown_entries: UnknownEntries,
+        state: &'b ReconcileState,
     ) -> SwitchReconciler<'b> {
         SwitchReconciler {
             switch,
             pipeline: self.pipeline,
             election,
             limits: &self.context.config.southbound,
-            unknown_entries,
+            unknown_entries: state.unknown_entries(),
             read_limiter: &self.context.read_limiter,
+            batch_size: state.batch_size(),
+            log: self.log,
         }
     }
 }

@@ -12,6 +12,7 @@ use p4runtime_proto::v1 as p4rt;
 use tonic::Code;
 use topology::PipelineKind;
 
+use super::arbitration::ElectionId;
 use super::client::ClientError;
 use super::connection::{IncomingMessage, OutgoingMessage};
 use super::mastership_status::MastershipStatus;
@@ -28,7 +29,7 @@ pub(super) fn encode_message(
         OutgoingMessage::Bid(election) => ToSwitch::Arbitration(p4rt::MasterArbitrationUpdate {
             device_id,
             role: role_message(pipeline),
-            election_id: Some(election.into()),
+            election_id: (election != ElectionId::NONE).then(|| election.into()),
             ..Default::default()
         }),
         OutgoingMessage::Packet(packet) => {

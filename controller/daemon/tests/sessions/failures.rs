@@ -126,6 +126,21 @@ async fn a_full_table_spills_to_ecmp_with_a_finding() {
 }
 
 #[tokio::test]
+async fn a_switch_that_takes_few_updates_in_a_request_gets_few() {
+    for updates in [1, 20] {
+        let lab = Lab::with_faults(FaultScript(vec![InjectedFault::LimitWrites { updates }])).await;
+        let controller = lab.control(|_| {}).await;
+        let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
+        controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
+        verified(&lab, &controller).await;
+        let line = first_leaf(&controller, |line| line.verified.is_some()).await;
+        assert!(line.written.total_entries() > 20, "{line:?}");
+        assert_eq!((line.failures, line.last_error), (0, None), "at most {updates}");
+        controller.shutdown().await;
+    }
+}
+
+#[tokio::test]
 async fn a_slow_switch_is_given_up_at_the_deadline_and_tried_again() {
     let by = Duration::from_millis(500);
     let lab = Lab::with_faults(FaultScript(vec![InjectedFault::DelayWrite { nth: 1, by }])).await;

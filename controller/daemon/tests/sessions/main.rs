@@ -25,6 +25,8 @@ mod events;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod foreign_programs;
+#[cfg(test)]
 mod gnmi;
 #[cfg(test)]
 mod grpc;

@@ -21,8 +21,9 @@ use command_io::{files, output};
 ///
 /// Each port of each switch sends probes; where they arrive is where its cable leads. Hosts are
 /// found by ARP: those of --fabric are queried, others are seen when they send. Switches are left
-/// as they were. Beside a running controller this finds nothing: switches take probes from their
-/// primary alone.
+/// as they were: those that run another program or have a primary take no part, and the rows that
+/// others are given are taken away again. Beside a running controller this finds nothing: switches
+/// take probes from their primary alone.
 ///
 /// With --fabric, differences from that document are printed on standard error: cables that are
 /// missing, extra, crossed or one-way. Without, tiers are inferred from where hosts are.
@@ -61,8 +62,6 @@ pub(crate) fn run_discover(args: &DiscoverArgs) -> Result<(), CommandError> {
     };
     let mut raw = RawConfig::default();
     raw.discovery.ports = args.ports;
-    // Any controller's term is above it.
-    raw.election.term = 0;
     let config = Config::try_from(raw).map_err(|error| CommandError::input("--ports", error))?;
     let lasts = Duration::from_secs(args.seconds);
     let runtime = tokio::runtime::Runtime::new().map_err(CommandError::failed)?;

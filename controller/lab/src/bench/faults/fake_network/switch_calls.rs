@@ -3,10 +3,8 @@
 //! They are the other half of [`FakeConnection`], which carries the messages. The decision: what a
 //! planted bug or a lie changes is seen here, call by call.
 
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
-use p4::entry::TableId;
+use controller::southbound::RunningProgram;
 
 use super::*;
 
@@ -39,13 +37,13 @@ impl SwitchConnection for FakeConnection {
     }
 
     /// The fake switches run no program but `fabric.p4`.
-    async fn read_table_ids(&self) -> Result<BTreeSet<TableId>, ClientError> {
+    async fn read_program(&self) -> Result<Option<RunningProgram>, ClientError> {
         self.send_one_way("GetForwardingPipelineConfig").await?;
         self.await_answer("GetForwardingPipelineConfig").await?;
-        Ok(match self.with_switch(|device| device.program) {
-            Some(_) => ForwardingPipeline::embedded_fabric().p4info.table_ids(),
-            None => BTreeSet::new(),
-        })
+        let cookie = self.with_switch(|device| device.program);
+        let tables = ForwardingPipeline::embedded_fabric().p4info.table_ids();
+        let tables = tables.into_iter().map(|id| (id, id.0.to_string())).collect();
+        Ok(cookie.map(|cookie| RunningProgram { cookie: Some(cookie), tables }))
     }
 
     async fn push_pipeline(

@@ -1,0 +1,99 @@
+//! The connection below P4Runtime and gNMI: TCP, TLS, and what notices that its other end is gone.
+//!
+//! The decision: the kernel notices it, by keepalive probes of TCP and `TCP_USER_TIMEOUT` (gRFC
+//! A18). Servers of gRPC's C core end a connection with `too_many_pings` after a few HTTP/2 pings
+//! without data in between (gRFC A8), which is what the stream of a backup is. Such pings find only
+//! what the kernel cannot see, a proxy whose far side is gone, and are as rare as servers allow.
+
+use std::time::Duration;
+
+use hyper_util::client::legacy::connect::HttpConnector;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+use topology::error_chain;
+
+use super::client::ClientError;
+use super::connection_error::is_without_tls;
+use super::session_log::shorten_text;
+use crate::config::{SouthboundConfig, TlsConfig};
+
+/// Whether a server ended a connection for its HTTP/2 pings, by the text of the failure: gRPC's C
+/// core ends the streams with "Too many pings" and the connection with "too_many_pings" (gRFC A8).
+pub(crate) fn is_too_many_pings(failure: &str) -> bool {
+    failure.to_ascii_lowercase().replace('_', " ").contains("too many pings")
+}
+
+/// Connects to a server of a switch at `address`, `host:port`.
+///
+/// # Errors
+/// The address is invalid, or nothing answers there before the deadline.
+pub(crate) async fn connect_channel(
+    address: &str,
+    limits: &SouthboundConfig,
+) -> Result<Channel, ClientError> {
+    let tls = limits.tls.as_ref();
+    let plain = Endpoint::try_from(TlsConfig::server_uri(tls, address))
+        .map_err(|_| ClientError::Address(address.to_owned()))?;
+    let endpoint = TlsConfig::secure_endpoint(tls, plain)
+        .map_err(ClientError::Connect)?
+        .connect_timeout(limits.connect_deadline)
+        .http2_keep_alive_interval(limits.ping_interval)
+        .keep_alive_timeout(limits.rpc_deadline)
+        .http2_max_header_list_size(limits.headers_max);
+    let connecting = endpoint.connect_with_connector(tcp_connector(limits));
+    let connected = tokio::time::timeout(limits.connect_deadline, connecting).await;
+    connected.map_err(|_| ClientError::Deadline("connect"))?.map_err(|error| {
+        if is_without_tls(&error) {
+            ClientError::WithoutTls(address.to_owned())
+        } else {
+            ClientError::Connect(error)
+        }
+    })
+}
+
+/// What a call failed with, and why where the connection failed: tonic says only that it did.
+pub(crate) fn describe_status(status: &Status) -> String {
+    let causes = std::error::Error::source(status).map(error_chain);
+    let text = causes.unwrap_or_else(|| status.message().to_owned());
+    shorten_text(&text)
+}
+
+/// Connections that end when the peer is silent for twice the keepalive: after one, it is asked
+/// every second, and then what it did not acknowledge has waited for too long.
+fn tcp_connector(limits: &SouthboundConfig) -> HttpConnector {
+    // The kernel counts in seconds.
+    let idle = limits.keepalive.max(Duration::from_secs(1));
+    let mut tcp = HttpConnector::new();
+    // The scheme of an address with TLS is https; the endpoint adds TLS to what connects here.
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(idle));
+    tcp.set_keepalive_interval(Some(Duration::from_secs(1)));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(2 * idle));
+    tcp
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_ends_for_its_pings_is_recognised() {
+        let by_status = "Too many pings";
+        let by_goaway = r#"transport error: connection error received: detected excessive load \
+                           generating behavior (b"too_many_pings")"#;
+        let cases = [(by_status, true), (by_goaway, true), ("the switch stops serving", false)];
+        for (text, expected) in cases {
+            assert_eq!(is_too_many_pings(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_failed_call_has_the_reason_of_the_connection() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let failed = Status::from_error(Box::new(refused));
+        assert_eq!(describe_status(&failed), "connection refused");
+        assert_eq!(describe_status(&Status::unavailable("as it says")), "as it says");
+    }
+}
