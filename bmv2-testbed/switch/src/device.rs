@@ -25,7 +25,7 @@ use crate::device::replication::ReplicationEngine;
 use crate::ids::LearnListIndex;
 use crate::run::arrays::StatefulArrays;
 use crate::run::parser::ValueSetMember;
-use crate::run::profile::ActionProfile;
+use crate::run::profile::{ActionProfile, LivePorts};
 use crate::run::program::Program;
 use crate::run::table::MatchTable;
 use crate::scheduler::QueueWait;
@@ -33,6 +33,7 @@ use crate::time::Nanos;
 use crate::traffic::shared_buffer::PriorityGroup;
 use packet_run::{BufferedPacket, PacketRun, Recirculation};
 use pending_digests::PendingDigests;
+use port_report::PortState;
 
 /// Fixed properties of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +150,7 @@ pub struct Device {
     loads: u64,
     loaded: Option<LoadedProgram>,
     digests: PendingDigests,
+    live_ports: LivePorts,
 }
 
 /// A program with the state of its objects on this device.
@@ -176,7 +178,8 @@ impl Device {
     /// A device without a program: it drops every packet.
     pub fn new(config: DeviceConfig) -> Self {
         let (counts, digests) = (DeviceCounts::default(), PendingDigests::default());
-        Self { config, counts, now: 0, loads: 0, loaded: None, digests }
+        let live_ports = LivePorts::default();
+        Self { config, counts, now: 0, loads: 0, loaded: None, digests, live_ports }
     }
 
     /// The fixed properties of the device.
@@ -198,7 +201,22 @@ impl Device {
     pub fn load_program(&mut self, program: Arc<Program>) {
         self.loads += 1;
         self.digests.take();
-        self.loaded = Some(LoadedProgram::new(program, self.config.device_id, self.loads));
+        let (seed, live_ports) = (self.config.device_id, &self.live_ports);
+        self.loaded = Some(LoadedProgram::new(program, seed, self.loads, live_ports));
+    }
+
+    /// Tells the device which of its ports carry packets. Before the first call all do.
+    pub fn set_port_states(&mut self, states: &[(u16, PortState)]) {
+        let up = states.iter().filter(|(_, state)| *state == PortState::Up);
+        let live_ports = up.map(|(port, _)| *port).chain([self.config.cpu_port]);
+        let live_ports = LivePorts::reported(live_ports);
+        if self.live_ports == live_ports {
+            return;
+        }
+        for profile in self.loaded.iter_mut().flat_map(|loaded| &mut loaded.profiles) {
+            profile.set_live_ports(&live_ports);
+        }
+        self.live_ports = live_ports;
     }
 
     /// Forgets the program and everything written to it.
@@ -331,8 +349,9 @@ impl Device {
 }
 
 impl LoadedProgram {
-    fn new(program: Arc<Program>, seed: u64, epoch: u64) -> Self {
-        let profiles = program.profiles.iter().map(|spec| ActionProfile::new(spec.size));
+    fn new(program: Arc<Program>, seed: u64, epoch: u64, live_ports: &LivePorts) -> Self {
+        let profiles = program.profiles.iter();
+        let profiles = profiles.map(|spec| ActionProfile::new(spec.size, live_ports.clone()));
         Self {
             tables: program.tables.iter().map(MatchTable::new).collect(),
             profiles: profiles.collect(),

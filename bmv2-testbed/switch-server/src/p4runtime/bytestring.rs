@@ -19,6 +19,13 @@ pub(super) fn decode_bytestring(bytes: &[u8], bits: u32) -> Result<u128, Request
         .ok_or_else(|| RequestFailure::out_of_range(format!("the value is wider than {bits} bits")))
 }
 
+/// Reads a port, and leaves it in the form in which it is sent.
+pub(super) fn canonicalize_port(bytes: &mut Vec<u8>) -> Result<u16, RequestFailure> {
+    let port = decode_bytestring(bytes, 16)? as u16;
+    *bytes = encode_bytestring(port.into());
+    Ok(port)
+}
+
 /// Writes a value in as few bytes as it needs, zero in one.
 pub(super) fn encode_bytestring(value: u128) -> Vec<u8> {
     let bytes = value.to_be_bytes();

@@ -60,7 +60,10 @@ pub(super) struct OneShot {
 pub(super) struct OneShotAction {
     pub(super) call: ActionCall,
     pub(super) weight: u32,
+    /// As it was written, with a canonical port.
     pub(super) watch: Option<ActionWatch>,
+    /// The port that it names.
+    pub(super) watched_port: Option<u16>,
 }
 
 impl ControllerMetadata {

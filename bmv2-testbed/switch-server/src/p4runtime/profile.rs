@@ -6,10 +6,13 @@
 //!
 //! [`ControllerMetadata`]: super::controller_metadata::ControllerMetadata
 
+use p4rt::action_profile_action::WatchKind as ActionWatch;
 use p4rt::action_profile_action_set::{ActionSelectionMode, SizeSemantics};
+use p4rt::action_profile_group::member::WatchKind as MemberWatch;
 use p4rt::update::Type as Kind;
 use p4runtime_proto::v1 as p4rt;
 
+use super::bytestring::canonicalize_port;
 use super::controller_metadata::{OneShot, OneShotAction, ProfileNumbers};
 use super::entity::{ActionUse, decode_action};
 use super::entity_writer::{EntityWriter, find_table};
@@ -61,7 +64,8 @@ impl EntityWriter<'_> {
             self.metadata.groups.remove(&place);
             return Ok(());
         }
-        let members = decode_group_members(profile, group)?;
+        let mut group = group.clone();
+        let members = decode_group_members(profile, &mut group)?;
         match kind {
             Kind::Insert => self.device.insert_group(profile.index, id, members)?,
             _ => {
@@ -74,7 +78,7 @@ impl EntityWriter<'_> {
                 self.device.modify_group(profile.index, id, members)?;
             }
         }
-        self.metadata.groups.insert(place, group.clone());
+        self.metadata.groups.insert(place, group);
         Ok(())
     }
 
@@ -153,10 +157,18 @@ impl EntityWriter<'_> {
             let Some(call) = &action.action else {
                 return Err(RequestFailure::invalid_argument("a choice has no action"));
             };
+            let mut watch = action.watch_kind.clone();
+            #[allow(deprecated)] // Still part of v1.5.
+            let watched_port = match &mut watch {
+                Some(ActionWatch::WatchPort(bytes)) => Some(canonicalize_port(bytes)?),
+                Some(ActionWatch::Watch(port)) => Some(decode_watch(*port)?),
+                None => None,
+            };
             actions.push(OneShotAction {
                 call: decode_action(&table.actions, call, ActionUse::Entry)?,
                 weight: decode_weight(action.weight)?,
-                watch: action.watch_kind.clone(),
+                watch,
+                watched_port,
             });
         }
         let weights = actions.iter().map(|action| action.weight);
@@ -256,13 +268,24 @@ fn decode_weight(weight: i32) -> Result<u32, RequestFailure> {
 
 fn weighted_members(one_shot: &OneShot) -> Vec<GroupMember> {
     let pairs = one_shot.members.iter().zip(&one_shot.actions);
-    pairs.map(|(&member, choice)| GroupMember { member, weight: choice.weight }).collect()
+    pairs
+        .map(|(&member, choice)| {
+            let (weight, watch) = (choice.weight, choice.watched_port);
+            GroupMember { member, weight, watch }
+        })
+        .collect()
 }
 
-/// A group's members in the form of the device.
+/// A port in the form of P4Runtime before 1.0.
+fn decode_watch(port: i32) -> Result<u16, RequestFailure> {
+    let port = u16::try_from(port);
+    port.map_err(|_| RequestFailure::invalid_argument("the watch is not a port"))
+}
+
+/// A group's members in the form of the device; the ports that they watch are canonical afterwards.
 fn decode_group_members(
     profile: &ProfileSchema,
-    group: &p4rt::ActionProfileGroup,
+    group: &mut p4rt::ActionProfileGroup,
 ) -> Result<Vec<GroupMember>, RequestFailure> {
     let limit = profile.max_group_size;
     let fits = if limit > 0 { 1..=limit } else { 0..=i32::MAX };
@@ -271,9 +294,15 @@ fn decode_group_members(
         return Err(RequestFailure::invalid_argument(message));
     }
     let mut members = Vec::new();
-    for member in &group.members {
+    for member in &mut group.members {
         let weight = decode_weight(member.weight)?;
-        members.push(GroupMember { member: member.member_id, weight });
+        #[allow(deprecated)] // Still part of v1.5.
+        let watch = match &mut member.watch_kind {
+            Some(MemberWatch::WatchPort(bytes)) => Some(canonicalize_port(bytes)?),
+            Some(MemberWatch::Watch(port)) => Some(decode_watch(*port)?),
+            None => None,
+        };
+        members.push(GroupMember { member: member.member_id, weight, watch });
     }
     check_group_size(profile, group.max_size, members.iter().map(|member| member.weight))?;
     Ok(members)

@@ -1,6 +1,6 @@
 //! Multicast groups and clone sessions: what `Write` and `Read` do with them (P4Runtime §9.5).
 //!
-//! The ledger keeps each as it was written; the device keeps what packets need.
+//! The ledger keeps each as it was written, with canonical ports; the device keeps what packets need.
 
 use p4rt::entity::Entity;
 use p4rt::packet_replication_engine_entry::Type;
@@ -35,11 +35,12 @@ impl EntityWriter<'_> {
         group: &p4rt::MulticastGroupEntry,
     ) -> Result<(), RequestFailure> {
         let id = checked_id(group.multicast_group_id, u16::MAX, "multicast group")?;
-        let replicas = decode_replicas(&group.replicas)?;
+        let mut group = group.clone();
+        let replicas = decode_replicas(&mut group.replicas)?;
         self.device.write_multicast_group(replication_update(kind), id, replicas)?;
         match kind {
             Kind::Delete => self.metadata.multicast_groups.remove(&id),
-            _ => self.metadata.multicast_groups.insert(id, group.clone()),
+            _ => self.metadata.multicast_groups.insert(id, group),
         };
         Ok(())
     }
@@ -55,12 +56,13 @@ impl EntityWriter<'_> {
         }
         let packet_bytes = u32::try_from(session.packet_length_bytes)
             .map_err(|_| RequestFailure::invalid_argument("packet_length_bytes is negative"))?;
-        let replicas = decode_replicas(&session.replicas)?;
+        let mut session = session.clone();
+        let replicas = decode_replicas(&mut session.replicas)?;
         let decoded = CloneSession { replicas, packet_bytes };
         self.device.write_clone_session(replication_update(kind), id, decoded)?;
         match kind {
             Kind::Delete => self.metadata.clone_sessions.remove(&id),
-            _ => self.metadata.clone_sessions.insert(id, session.clone()),
+            _ => self.metadata.clone_sessions.insert(id, session),
         };
         Ok(())
     }
@@ -111,19 +113,20 @@ fn checked_id(id: u32, most: u16, what: &str) -> Result<u16, RequestFailure> {
     })
 }
 
-fn decode_replicas(replicas: &[p4rt::Replica]) -> Result<Vec<Replica>, RequestFailure> {
-    replicas.iter().map(decode_replica).collect()
+/// Replicas in the form of the device; their ports are canonical afterwards.
+fn decode_replicas(replicas: &mut [p4rt::Replica]) -> Result<Vec<Replica>, RequestFailure> {
+    replicas.iter_mut().map(decode_replica).collect()
 }
 
-fn decode_replica(replica: &p4rt::Replica) -> Result<Replica, RequestFailure> {
+fn decode_replica(replica: &mut p4rt::Replica) -> Result<Replica, RequestFailure> {
     if !replica.backup_replicas.is_empty() {
         return Err(RequestFailure::unimplemented("BackupReplica"));
     }
     #[allow(deprecated)] // Still part of v1.5.
-    let port = match &replica.port_kind {
+    let port = match &mut replica.port_kind {
         Some(PortKind::EgressPort(port)) => u16::try_from(*port)
             .map_err(|_| RequestFailure::invalid_argument("the port is above 65535"))?,
-        Some(PortKind::Port(bytes)) => bytestring::decode_bytestring(bytes, 16)? as u16,
+        Some(PortKind::Port(bytes)) => bytestring::canonicalize_port(bytes)?,
         None => return Err(RequestFailure::invalid_argument("the replica has no port")),
     };
     let instance = u16::try_from(replica.instance)

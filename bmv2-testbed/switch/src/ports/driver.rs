@@ -411,9 +411,10 @@ impl PortsDriver {
     }
 
     /// Publishes the states of all ports, if a port has been added, removed or changed.
-    fn publish_states(&self) {
+    fn publish_states(&mut self) {
         let ports = self.numbers.iter().filter_map(|n| self.ports[usize::from(*n)].as_ref());
         let states: Vec<_> = ports.map(|port| (port.number(), port.state())).collect();
+        self.device.set_port_states(&states);
         self.states.send_if_modified(|known| {
             let differs = *known != states;
             *known = states;

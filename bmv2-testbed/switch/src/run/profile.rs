@@ -3,12 +3,31 @@
 //! Table entries refer to both by number; `references` counts them, so that nothing in use can be
 //! deleted and the packet path never finds a missing member. A group keeps its members spread out
 //! by weight, in ascending order, and the selector's hash modulo their number picks one, as in
-//! BMv2.
+//! BMv2. Members that watch a port which carries no packets are not among them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{GroupId, MemberId};
 use crate::spec::entry::{ActionCall, ControlError, GroupMember, TableAction};
+
+/// The ports that carry packets, as the owner of the device has reported them; before that, all do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LivePorts(Option<BTreeSet<u16>>);
+
+impl LivePorts {
+    /// No ports but these carry packets.
+    pub(crate) fn reported(ports: impl IntoIterator<Item = u16>) -> Self {
+        Self(Some(ports.into_iter().collect()))
+    }
+
+    /// Whether a member may be selected.
+    fn allow_member(&self, member: &GroupMember) -> bool {
+        match (&self.0, member.watch) {
+            (Some(live), Some(port)) => live.contains(&port),
+            _ => true,
+        }
+    }
+}
 
 /// One action profile with its members and groups.
 #[derive(Debug)]
@@ -16,6 +35,7 @@ pub(crate) struct ActionProfile {
     size: usize,
     members: BTreeMap<MemberId, ProfileMember>,
     groups: BTreeMap<GroupId, ProfileGroup>,
+    live_ports: LivePorts,
 }
 
 #[derive(Debug)]
@@ -28,15 +48,25 @@ struct ProfileMember {
 #[derive(Debug)]
 struct ProfileGroup {
     members: Vec<GroupMember>,
-    /// Each member as often as its weight says, ascending.
+    /// Each member that may be selected as often as its weight says, ascending.
     choices: Vec<MemberId>,
     entries: usize,
 }
 
 impl ActionProfile {
     /// An empty profile for `size` members.
-    pub(crate) fn new(size: usize) -> Self {
-        Self { size, members: BTreeMap::new(), groups: BTreeMap::new() }
+    pub(crate) fn new(size: usize, live_ports: LivePorts) -> Self {
+        Self { size, members: BTreeMap::new(), groups: BTreeMap::new(), live_ports }
+    }
+
+    /// Takes members out of the groups, and back in, by the ports that they watch.
+    pub(crate) fn set_live_ports(&mut self, live_ports: &LivePorts) {
+        self.live_ports = live_ports.clone();
+        for group in self.groups.values_mut() {
+            if group.members.iter().any(|member| member.watch.is_some()) {
+                group.choices = live_choices(&group.members, live_ports);
+            }
+        }
     }
 
     /// The action of a target that refers here; none for a group without members.
@@ -121,7 +151,8 @@ impl ActionProfile {
         if self.groups.contains_key(&id) {
             return Err(ControlError::AlreadyExists);
         }
-        let choices = self.weighted_choices(&members)?;
+        self.check_members(&members)?;
+        let choices = live_choices(&members, &self.live_ports);
         self.add_group_references(&members);
         self.groups.insert(id, ProfileGroup { members, choices, entries: 0 });
         Ok(())
@@ -133,7 +164,8 @@ impl ActionProfile {
         id: GroupId,
         members: Vec<GroupMember>,
     ) -> Result<(), ControlError> {
-        let choices = self.weighted_choices(&members)?;
+        self.check_members(&members)?;
+        let choices = live_choices(&members, &self.live_ports);
         if !self.groups.contains_key(&id) {
             return Err(ControlError::NotFound);
         }
@@ -203,9 +235,9 @@ impl ActionProfile {
         }
     }
 
-    fn weighted_choices(&self, members: &[GroupMember]) -> Result<Vec<MemberId>, ControlError> {
+    fn check_members(&self, members: &[GroupMember]) -> Result<(), ControlError> {
         let mut weights = BTreeMap::new();
-        for GroupMember { member, weight } in members {
+        for GroupMember { member, weight, .. } in members {
             if !self.members.contains_key(member) {
                 return Err(ControlError::NoSuchMember(*member));
             }
@@ -217,8 +249,7 @@ impl ActionProfile {
         if total > self.size {
             return Err(ControlError::Full { size: self.size });
         }
-        let spread = weights.into_iter().flat_map(|(id, weight)| std::iter::repeat_n(id, weight));
-        Ok(spread.collect())
+        Ok(())
     }
 
     fn add_group_references(&mut self, members: &[GroupMember]) {
@@ -236,4 +267,12 @@ impl ActionProfile {
             }
         }
     }
+}
+
+/// The members that may be selected, each as often as its weight says, ascending.
+fn live_choices(members: &[GroupMember], live_ports: &LivePorts) -> Vec<MemberId> {
+    let live = members.iter().filter(|member| live_ports.allow_member(member));
+    let weights: BTreeMap<MemberId, usize> =
+        live.map(|member| (member.member, member.weight as usize)).collect();
+    weights.into_iter().flat_map(|(id, weight)| std::iter::repeat_n(id, weight)).collect()
 }

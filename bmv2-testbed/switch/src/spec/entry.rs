@@ -74,6 +74,15 @@ pub struct GroupMember {
     pub member: MemberId,
     /// Its share of the hash space relative to the others; at least 1.
     pub weight: u32,
+    /// The port without which it is not selected.
+    pub watch: Option<u16>,
+}
+
+impl GroupMember {
+    /// A member that is selected whatever the state of ports.
+    pub fn unwatched(member: MemberId, weight: u32) -> Self {
+        Self { member, weight, watch: None }
+    }
 }
 
 /// One copy of a packet.

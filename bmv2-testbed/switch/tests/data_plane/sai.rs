@@ -64,7 +64,7 @@ fn leaf() -> Device {
         add(&mut leaf, "neighbor_table", key(&[exact(port), exact(port)]), "set_dst_mac", &[mac]);
         add(&mut leaf, "nexthop_table", key(&[exact(port)]), "set_ip_nexthop", &[id, id]);
         leaf.insert_member(group, port, call("wcmp_group_table", "set_nexthop_id", &[id])).unwrap();
-        members.push(GroupMember { member: port, weight: 1 });
+        members.push(GroupMember::unwatched(port, 1));
     }
     leaf.insert_group(group, GROUP, members).unwrap();
     let rows = TableAction::Group(GROUP);

@@ -83,7 +83,7 @@ impl ByName for Device {
             let member = group * 100 + at as u32;
             let call = call("ecmp_group", "to_ecmp_port", &[*port]);
             self.insert_member(profile, member, call).unwrap();
-            members.push(GroupMember { member, weight: 1 });
+            members.push(GroupMember::unwatched(member, 1));
         }
         self.insert_group(profile, group, members).unwrap();
         let key = unranked(&[KeyField::Exact(LEAF)]);

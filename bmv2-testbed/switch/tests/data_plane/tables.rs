@@ -1,7 +1,10 @@
 //! The control API: what is accepted, what is refused, and which entry wins.
 
+use std::collections::BTreeSet;
+
 use switch::{
-    ControlError, CounterData, Device, DeviceConfig, GroupMember, KeyField, MatchKey, TableAction,
+    ControlError, CounterData, Device, DeviceConfig, GroupMember, KeyField, MatchKey, PortState,
+    TableAction,
 };
 
 use crate::support::{
@@ -166,9 +169,9 @@ fn members_and_groups_in_use_stay() {
     let profile = selector();
     assert_eq!(leaf.delete_member(profile, 100), Err(ControlError::InUse("a group")));
     assert_eq!(leaf.delete_group(profile, 1), Err(ControlError::InUse("a table entry")));
-    let missing = vec![GroupMember { member: 9, weight: 1 }];
+    let missing = vec![GroupMember::unwatched(9, 1)];
     assert_eq!(leaf.modify_group(profile, 1, missing), Err(ControlError::NoSuchMember(9)));
-    let twice = vec![GroupMember { member: 100, weight: 1 }; 2];
+    let twice = vec![GroupMember::unwatched(100, 1); 2];
     assert_eq!(leaf.modify_group(profile, 1, twice), Err(ControlError::BadGroup(100)));
     leaf.delete_entry(index("ecmp_group"), &unranked(&[KeyField::Exact(LEAF)])).unwrap();
     leaf.delete_group(profile, 1).unwrap();
@@ -179,7 +182,8 @@ fn members_and_groups_in_use_stay() {
 #[test]
 fn weights_divide_a_group_and_an_empty_group_is_a_miss() {
     let mut leaf = leaf();
-    let weighted = [(100, 3), (101, 1)].map(|(member, weight)| GroupMember { member, weight });
+    let weighted =
+        [(100, 3), (101, 1)].map(|(member, weight)| GroupMember::unwatched(member, weight));
     leaf.modify_group(selector(), 1, weighted.to_vec()).unwrap();
     let mut ports = [0, 0];
     for sport in 0..1024 {
@@ -190,6 +194,39 @@ fn weights_divide_a_group_and_an_empty_group_is_a_miss() {
     assert!(i32::abs_diff(ports[0], 768) <= 55, "{ports:?}");
     leaf.modify_group(selector(), 1, Vec::new()).unwrap();
     assert_eq!(leaf.send(1, &FLOW.packet(100)), []);
+}
+
+#[test]
+fn a_member_whose_watched_port_is_down_is_not_selected() {
+    use PortState::{Absent, Down, Up};
+
+    let mut leaf = leaf();
+    let watched = [(100, 10), (101, 11)].map(|(member, port)| GroupMember {
+        watch: Some(port),
+        ..GroupMember::unwatched(member, 1)
+    });
+    leaf.modify_group(selector(), 1, watched.to_vec()).unwrap();
+    let ports = |leaf: &mut Device| -> BTreeSet<u16> {
+        let flows = (0..64).map(|sport| Flow { sport, ..FLOW }.packet(100));
+        flows.flat_map(|packet| leaf.send(1, &packet)).map(|out| out.port).collect()
+    };
+    assert_eq!(ports(&mut leaf), [10, 11].into(), "nobody has reported any port");
+    let cases: [(&[(u16, PortState)], &[u16]); 5] = [
+        (&[(10, Up), (11, Up)], &[10, 11]),
+        (&[(10, Up), (11, Down)], &[10]),
+        (&[(10, Absent), (11, Up)], &[11]),
+        (&[], &[]),
+        (&[(10, Up), (11, Up)], &[10, 11]),
+    ];
+    for (states, selected) in cases {
+        leaf.set_port_states(states);
+        assert_eq!(ports(&mut leaf), selected.iter().copied().collect(), "{states:?}");
+    }
+    // What is written while a port is down counts as well.
+    leaf.set_port_states(&[(11, Up)]);
+    leaf.modify_group(selector(), 1, watched.to_vec()).unwrap();
+    assert_eq!(ports(&mut leaf), [11].into());
+    assert_eq!(leaf.group(selector(), 1).unwrap(), watched, "it is read as it was written");
 }
 
 #[test]

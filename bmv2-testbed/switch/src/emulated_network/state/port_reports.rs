@@ -10,7 +10,7 @@ use crate::port_names::PortNames;
 
 impl NetworkState {
     /// Publishes the states of the ports of a device, if this is the end of a wire at one.
-    pub(super) fn publish_port_states(&self, end: WireEnd) {
+    pub(super) fn publish_port_states(&mut self, end: WireEnd) {
         let WireEnd::Device(device, _) = end else {
             return;
         };
@@ -19,6 +19,8 @@ impl NetworkState {
             .port_directions(node)
             .map(|(port, lane)| (port, port_state(&self.directions[lane as usize])))
             .collect();
+        let node = &mut self.devices[device.0 as usize];
+        node.device.set_port_states(&states);
         node.port_states.send_replace(states);
     }
 
