@@ -105,13 +105,15 @@ impl StateCompiler<'_> {
         if bits > 128 {
             return Err(LoadError::unsupported(format!("select on {bits} bits"), self.location()));
         }
-        let operations = declared.parser_ops.iter().map(|op| self.compile_operation(op));
-        let mut state = ParserState {
-            operations: operations.collect::<Result<_, _>>()?,
-            key,
-            cases: Vec::new(),
-            default: None,
-        };
+        let mut operations = Vec::new();
+        for operation in &declared.parser_ops {
+            // p4c of 2017 wrote such assignments. The field is read-only: bmv2 loads them, and
+            // headers stay as they are.
+            if !self.sets_validity(operation)? {
+                operations.push(self.compile_operation(operation)?);
+            }
+        }
+        let mut state = ParserState { operations, key, cases: Vec::new(), default: None };
         for transition in &declared.transitions {
             let next = next_state(&transition.next_state, self.numbers, self.location())?;
             match (transition.kind.as_deref(), transition.value.as_deref()) {
@@ -284,6 +286,16 @@ impl StateCompiler<'_> {
             return Err(LoadError::malformed(problem, self.location()));
         }
         Ok(ParserOperation::SetWide(WideLookahead { offset, bits, pieces }))
+    }
+
+    /// Whether an operation assigns to the hidden field `$valid$` of a header.
+    fn sets_validity(&self, declared: &json::ParserOpDecl) -> Result<bool, LoadError> {
+        if declared.op != "set" {
+            return Ok(false);
+        }
+        let target: json::TypedValue = self.read_parameter(declared, 0)?;
+        let reference = self.objects.headers.resolve_field(&target.value, self.location())?;
+        Ok(!matches!(reference, FieldReference::Content(_)))
     }
 
     /// Whether an operation writes to a field of more than 128 bits.

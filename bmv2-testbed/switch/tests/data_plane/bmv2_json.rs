@@ -210,6 +210,28 @@ fn a_file_that_is_not_bmv2_json_is_refused_with_the_cause() {
     assert_eq!(error, "not a BMv2 JSON: missing field `header_types` at line 1 column 2");
 }
 
+/// As p4c wrote parsers in 2017. The field is read-only, so that the header stays as it was.
+#[test]
+fn an_assignment_of_a_parser_to_the_validity_of_a_header_changes_nothing() {
+    let packet: Vec<u8> = (0..20).collect();
+    let plain = forward_edited(|_| {}, &packet);
+    for value in ["0x00", "0x01"] {
+        let edited = forward_edited(
+            |root| {
+                let header = root["headers"].as_array().unwrap().iter();
+                let mut named = header.filter(|header| header["metadata"] == json!(false));
+                let name = named.next().unwrap()["name"].as_str().unwrap().to_owned();
+                let set =
+                    json!({ "op": "set", "parameters": [field(&name, "$valid$"), hex(value)] });
+                let operations = &mut root["parsers"][0]["parse_states"][0]["parser_ops"];
+                operations.as_array_mut().unwrap().push(set);
+            },
+            &packet,
+        );
+        assert_eq!(edited, plain, "{value}");
+    }
+}
+
 /// Adds `bit<160> wide` to the metadata and what p4c makes of a slice of it.
 fn read_wide_lookahead(root: &mut Value, high: u32, low: u32) {
     root["header_types"][0]["fields"] = json!([["tmp", 32, false], ["wide", 160, false]]);
