@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::{Command, CommandFactory, Parser};
 use switch::ports::{self, PortState, PortsHandle, PortsOptions};
 use switch::{Device, DeviceConfig, LldpIdentity, Program, QueueLimits};
-use switch_server::gnmi::{self, GnmiHandle, GnmiOptions, QosMaps};
+use switch_server::gnmi::{self, GnmiHandle, GnmiOptions, GnmiService, QosMaps};
 use switch_server::p4runtime::election::SwitchDialect;
 use switch_server::p4runtime::pins::PortNames;
 use switch_server::p4runtime::{
@@ -104,8 +104,8 @@ struct SwitchProgram {
     /// are called by their numbers, as with SONiC's --use_port_ids
     #[arg(long = "port-name", value_name = "PORT=NAME", value_parser = parse_port_name)]
     port_names: Vec<(u16, String)>,
-    /// Address on which gNMI is served too: states and counters of ports, and maps of queues. It
-    /// has the certificates of --grpc-server-addr
+    /// Another address for gNMI, which --grpc-server-addr has in any case: states and counters of
+    /// ports, and maps of queues. It has the same certificates
     #[arg(long, value_name = "HOST:PORT")]
     gnmi: Option<SocketAddr>,
     /// Announce this name to the neighbours by LLDP (IEEE 802.1AB), and report over gNMI what they
@@ -329,7 +329,7 @@ async fn serve_switch(
         tls: target.tls.load_tls()?,
         ..ServiceOptions::default()
     };
-    let gnmi_listener = match args.gnmi {
+    let gnmi_listener = match args.gnmi.filter(|address| *address != target.grpc_server_addr) {
         Some(address) => Some(bind_listener(address).await?),
         None => None,
     };
@@ -360,6 +360,8 @@ async fn bind_listener(address: SocketAddr) -> Result<TcpListener, CommandError>
 /// The servers of the switch.
 struct SwitchServers {
     p4runtime: ServerHandle,
+    /// Served on the port of P4Runtime.
+    gnmi_beside: GnmiService,
     gnmi: Option<GnmiHandle>,
 }
 
@@ -371,14 +373,16 @@ impl SwitchServers {
         qos: QosMaps,
         options: ServiceOptions,
     ) -> Result<Self, ServeError> {
-        let gnmi_options =
-            GnmiOptions { port_names: options.port_names.clone(), tls: options.tls.clone(), qos };
+        let (port_names, tls) = (options.port_names.clone(), options.tls.clone());
+        let gnmi_beside = GnmiService::new(ports.device(), port_names.clone(), qos.clone());
+        let gnmi_options = GnmiOptions { port_names, tls, qos };
+        let options = ServiceOptions { beside: gnmi_beside.routes(), ..options };
         let p4runtime = p4runtime::serve(listener, ports.device(), options).await?;
         let gnmi = match gnmi_listener {
             Some(listener) => Some(gnmi::serve(listener, ports.device(), gnmi_options).await?),
             None => None,
         };
-        Ok(Self { p4runtime, gnmi })
+        Ok(Self { p4runtime, gnmi_beside, gnmi })
     }
 
     async fn serve_until_stopped(
@@ -404,6 +408,8 @@ impl SwitchServers {
                 () = certificates.wait_for_change() => self.renew_certificates(tls),
             }
         }
+        // Their subscriptions would keep connections open.
+        drop(self.gnmi_beside);
         if let Some(gnmi) = self.gnmi {
             gnmi.shutdown().await;
         }

@@ -1,8 +1,8 @@
 //! The gNMI server of one device: what SONiC reports of ports and queues, over OpenConfig's paths.
 //!
 //! A switch that runs SONiC reports the state of its ports over gNMI alone, so a controller cannot
-//! repair such a fabric without it. [`serve`] answers `Capabilities`, `Get` and `Subscribe` on a
-//! listener of its own. The tree of values (`gnmi/data_tree.rs`) is made anew whenever something is
+//! repair such a fabric without it. [`GnmiService`] answers `Capabilities`, `Get` and `Subscribe`,
+//! on the port of P4Runtime as Stratum does, or on a listener of its own ([`serve`]). The tree of values (`gnmi/data_tree.rs`) is made anew whenever something is
 //! asked; a subscription (`gnmi/subscription.rs`) compares it with what it has sent
 //! (`gnmi/stream.rs`).
 //!
@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures::{FutureExt, Stream};
 use p4runtime_proto::gnmi as proto;
@@ -28,11 +28,13 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::p4runtime::pins::PortNames;
 use crate::p4runtime::{
-    CurrentTls, ServeError, ServiceTls, accept_connections, accept_tls, server_builder, tls_config,
+    CurrentTls, ServeError, ServiceTls, accept_connections, accept_tls, nanos_since_epoch,
+    server_builder, tls_config,
 };
 use data_tree::{DataTree, GnmiLeaf};
 pub use qos_maps::{QosMaps, SchedulerType};
@@ -63,14 +65,38 @@ pub struct GnmiOptions {
     pub tls: Option<ServiceTls>,
 }
 
+/// gNMI for a device, for as long as this lives: with it every subscription ends.
+#[derive(Debug)]
+pub struct GnmiService {
+    switch: GnmiSwitch,
+    _subscriptions: watch::Sender<()>,
+}
+
+impl GnmiService {
+    /// The service of a device.
+    #[must_use]
+    pub fn new(device: DeviceHandle, port_names: PortNames, qos: QosMaps) -> Self {
+        let (subscriptions, closing) = watch::channel(());
+        let tree = Arc::new(DataTree::new(port_names, qos));
+        let switch = GnmiSwitch { closing, device, tree, subscribers: Arc::default() };
+        Self { switch, _subscriptions: subscriptions }
+    }
+
+    /// The service for a server.
+    #[must_use]
+    pub fn routes(&self) -> Routes {
+        let server = GNmiServer::new(self.switch.clone());
+        Routes::new(server.max_decoding_message_size(MAX_REQUEST_BYTES))
+    }
+}
+
 /// A running gNMI server. Dropping it stops the server.
 #[derive(Debug)]
 pub struct GnmiHandle {
     local_addr: SocketAddr,
     tls: Option<CurrentTls>,
     stop: Option<oneshot::Sender<()>>,
-    /// Dropped to end every subscription.
-    subscriptions: Option<watch::Sender<()>>,
+    service: Option<GnmiService>,
     task: JoinHandle<()>,
 }
 
@@ -88,15 +114,8 @@ pub async fn serve(
     let tls = tls.map(|config| watch::Sender::new(Arc::new(config)));
     // Fails if the device is gone, which is better known now.
     drop(device.watch_port_states().await?);
-    let (subscriptions, closing) = watch::channel(());
-    let switch = GnmiSwitch {
-        closing,
-        device,
-        tree: Arc::new(DataTree::new(options.port_names, options.qos)),
-        subscribers: Arc::default(),
-    };
-    let service = GNmiServer::new(switch).max_decoding_message_size(MAX_REQUEST_BYTES);
-    let router = server_builder().add_service(service);
+    let service = GnmiService::new(device, options.port_names, options.qos);
+    let router = server_builder().add_routes(service.routes());
     let (stop, stopped) = oneshot::channel();
     let stopped = stopped.map(drop);
     let secured = tls.as_ref().map(watch::Sender::subscribe);
@@ -112,8 +131,7 @@ pub async fn serve(
             tracing::warn!(error = &error as &dyn std::error::Error, "the gNMI server ended");
         }
     });
-    let (stop, subscriptions) = (Some(stop), Some(subscriptions));
-    Ok(GnmiHandle { local_addr, tls, stop, subscriptions, task })
+    Ok(GnmiHandle { local_addr, tls, stop: Some(stop), service: Some(service), task })
 }
 
 impl GnmiHandle {
@@ -136,8 +154,8 @@ impl GnmiHandle {
 
     /// Ends every subscription and stops listening.
     pub async fn shutdown(mut self) {
-        // They would keep their connections open for ever.
-        drop(self.subscriptions.take());
+        // Subscriptions would keep their connections open for ever.
+        drop(self.service.take());
         // Fails only if the server has ended by itself.
         let _stopping = self.stop.take().map(|stop| stop.send(()));
         if tokio::time::timeout(GRACE_PERIOD, &mut self.task).await.is_err() {
@@ -275,10 +293,9 @@ fn notification_of(
     leaves: &[&GnmiLeaf],
     encoding: proto::Encoding,
 ) -> proto::Notification {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let target = prefix.map(|prefix| prefix.target.clone()).filter(|target| !target.is_empty());
     proto::Notification {
-        timestamp: i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX),
+        timestamp: nanos_since_epoch(),
         prefix: target.map(|target| proto::Path { target, ..proto::Path::default() }),
         update: leaves.iter().map(|leaf| leaf.to_update(encoding)).collect(),
         ..proto::Notification::default()

@@ -14,6 +14,7 @@ mod arrays;
 mod background_task;
 mod bytestring;
 mod controller_metadata;
+mod device_config;
 mod digests;
 pub mod election;
 mod entity;
@@ -42,7 +43,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::{FutureExt, Stream};
 use p4rt::p4_runtime_server::{P4Runtime, P4RuntimeServer};
@@ -54,6 +55,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -163,6 +165,7 @@ pub async fn serve(
         arbitration_deadline: options.arbitration_deadline,
         roles: options.roles,
         port_names: options.port_names,
+        beside: options.beside,
         faults: Arc::new(Mutex::new(FaultInjector::new(options.faults))),
         counts: Arc::clone(&counts),
         commands: received,
@@ -231,6 +234,7 @@ struct ServerSupervisor {
     arbitration_deadline: Duration,
     roles: RoleRules,
     port_names: PortNames,
+    beside: Routes,
     faults: Arc<Mutex<FaultInjector>>,
     counts: Arc<PacketInCounts>,
     commands: mpsc::Receiver<ServerCommand>,
@@ -245,6 +249,7 @@ impl ServerSupervisor {
             let (stop, stopped) = oneshot::channel();
             let mut server = tokio::spawn(run_server(
                 Arc::clone(&switch),
+                self.beside.clone(),
                 listener,
                 self.tls.as_ref().map(watch::Sender::subscribe),
                 stopped,
@@ -339,6 +344,7 @@ pub(crate) fn accept_connections(
 /// Serves until `stopped` resolves.
 async fn run_server(
     switch: Arc<SwitchInstance>,
+    beside: Routes,
     listener: TcpListener,
     tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     stopped: oneshot::Receiver<()>,
@@ -346,7 +352,8 @@ async fn run_server(
     let service = P4RuntimeServer::new(P4RuntimeService(switch))
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX);
-    let router = server_builder().add_service(BudgetedService::new(service));
+    let routes = beside.add_service(BudgetedService::new(service));
+    let router = server_builder().add_routes(routes);
     let incoming = accept_connections(listener);
     // A dropped sender means the same as a message.
     let stop = stopped.map(drop);
@@ -405,7 +412,7 @@ impl SwitchInstance {
         loop {
             ticks.tick().await;
             let looked = self.on_device(|pipelines, device| {
-                let notices = pipelines.take_notifications(device);
+                let notices = pipelines.take_notifications(device, nanos_since_epoch());
                 (notices, pipelines.awaits_notifications(device))
             });
             let Ok((notices, awaits_more)) = looked.await else {
@@ -420,6 +427,12 @@ impl SwitchInstance {
             }
         }
     }
+}
+
+/// The clock of the machine: the clock of a device begins with the device, or is virtual.
+pub(crate) fn nanos_since_epoch() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// The service in the form that tonic requires.

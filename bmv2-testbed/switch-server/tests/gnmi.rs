@@ -4,21 +4,24 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use p4runtime_proto::gnmi as proto;
 use p4runtime_proto::gnmi::g_nmi_client::GNmiClient;
+use p4runtime_proto::v1 as p4rt;
+use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use proto::subscribe_request::Request;
 use proto::subscribe_response::Response;
 use proto::subscription_list::Mode;
 use proto::typed_value::Value;
 use switch::{
-    DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle, QueueLimits, WireEnd, WireIndex,
-    WireSpec, WireState,
+    DeviceConfig, DeviceIndex, EmulatedNetworkBuilder, EmulatedNetworkHandle, QueueLimits, WireEnd,
+    WireIndex, WireSpec, WireState,
 };
-use switch_server::gnmi::{GnmiHandle, GnmiOptions, serve};
-use switch_server::p4runtime::ServiceTls;
+use switch_server::gnmi::{GnmiHandle, GnmiOptions, GnmiService, QosMaps, serve};
 use switch_server::p4runtime::pins::PortNames;
+use switch_server::p4runtime::{self, ServiceOptions, ServiceTls};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -31,6 +34,7 @@ const COUNTERS: &str = "interfaces/interface/state/counters";
 /// Two devices with two wires between them; the first is served.
 struct GnmiTestServer {
     network: EmulatedNetworkHandle,
+    devices: [DeviceIndex; 2],
     wires: [WireIndex; 2],
     server: GnmiHandle,
 }
@@ -61,13 +65,11 @@ impl GnmiTestServer {
         let network = builder.spawn().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = serve(listener, network.device(devices[0]), options).await.unwrap();
-        Self { network, wires, server }
+        Self { network, devices, wires, server }
     }
 
     async fn client(&self) -> GNmiClient<Channel> {
-        let address = format!("http://{}", self.server.local_addr());
-        let endpoint = Channel::from_shared(address).unwrap();
-        GNmiClient::new(soon(endpoint.connect()).await.unwrap())
+        GNmiClient::new(connect(self.server.local_addr()).await)
     }
 
     async fn subscribe(&self, list: proto::SubscriptionList) -> TestSubscriber {
@@ -81,6 +83,34 @@ impl GnmiTestServer {
         let subscribed = soon(client.subscribe(ReceiverStream::new(outgoing))).await.unwrap();
         TestSubscriber { requests, answers: subscribed.into_inner() }
     }
+}
+
+async fn connect(address: SocketAddr) -> Channel {
+    let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
+    soon(endpoint.connect()).await.unwrap()
+}
+
+/// As Stratum serves them, and finsy's ngsdn needs them.
+#[tokio::test]
+async fn gnmi_is_served_on_the_port_of_p4runtime_across_its_restarts() {
+    let bench = GnmiTestServer::start(GnmiOptions::default()).await;
+    let device = bench.network.device(bench.devices[0]);
+    let gnmi = GnmiService::new(device.clone(), PortNames::default(), QosMaps::default());
+    let options = ServiceOptions { beside: gnmi.routes(), ..ServiceOptions::default() };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = p4runtime::serve(listener, device, options).await.unwrap();
+    for _ in 0..2 {
+        let channel = connect(server.local_addr()).await;
+        let mut reports = GNmiClient::new(channel.clone());
+        let version = soon(reports.capabilities(proto::CapabilityRequest::default())).await;
+        assert_eq!(version.unwrap().into_inner().g_nmi_version, "0.8.0");
+        let mut programs = P4RuntimeClient::new(channel);
+        let version = soon(programs.capabilities(p4rt::CapabilitiesRequest::default())).await;
+        assert_eq!(version.unwrap().into_inner().p4runtime_api_version, "1.5.0");
+        soon(server.restart()).await.unwrap();
+    }
+    drop(gnmi);
+    soon(server.shutdown()).await;
 }
 
 struct TestSubscriber {

@@ -9,12 +9,15 @@ use p4runtime_proto::v1 as p4rt;
 
 use super::bytestring;
 use super::error::RequestFailure;
+use crate::p4runtime::election::SwitchDialect;
 use crate::p4runtime::p4info::ControllerPacketHeader;
 
-/// The bytes to put into the CPU port for a packet-out. Padding may be left out.
+/// The bytes to put into the CPU port for a packet-out. Padding may be left out, and with bmv2 every
+/// field: there they are zero, and ONOS leaves out what it does not set.
 pub(super) fn encode_packet_out(
     header: &ControllerPacketHeader,
     packet: &p4rt::PacketOut,
+    dialect: SwitchDialect,
 ) -> Result<Vec<u8>, RequestFailure> {
     let mut given = BTreeMap::new();
     for metadata in &packet.metadata {
@@ -33,7 +36,7 @@ pub(super) fn encode_packet_out(
         let field = &declared.field;
         let value = match given.get(&field.id) {
             Some(value) => bytestring::decode_bytestring(value, field.bits),
-            None if declared.is_padding => Ok(0),
+            None if declared.is_padding || dialect == SwitchDialect::Bmv2 => Ok(0),
             None => Err(RequestFailure::invalid_argument("it is missing")),
         };
         let place = format!("packet-out field {}", field.name);
@@ -98,6 +101,8 @@ mod tests {
 
     use super::*;
 
+    const SPECIFICATION: SwitchDialect = SwitchDialect::Specification;
+
     /// The packet-out header of fabric.p4: 9 bits of port, one flag, 6 bits of padding.
     fn header() -> ControllerPacketHeader {
         let field = |id, name: &str, bits| PacketHeaderField {
@@ -120,21 +125,24 @@ mod tests {
     fn fields_become_bits_and_bits_fields() {
         let metadata = metadata(&[(1, b"\x01\x03"), (2, b"\x01"), (3, b"\x00")]);
         let out = p4rt::PacketOut { payload: b"hi".to_vec(), metadata: metadata.clone() };
-        let bytes = encode_packet_out(&header(), &out).unwrap();
+        let bytes = encode_packet_out(&header(), &out, SPECIFICATION).unwrap();
         assert_eq!(bytes, b"\x81\xc0hi");
         let packet = p4rt::PacketIn { payload: b"hi".to_vec(), metadata };
         assert_eq!(decode_packet_in(&header(), &bytes), Some(packet));
     }
 
     #[test]
-    fn padding_may_be_left_out_and_nothing_else() {
+    fn padding_may_be_left_out_and_nothing_else_but_on_bmv2() {
         let packet = |values: &[(u32, &[u8])]| p4rt::PacketOut {
             payload: Vec::new(),
             metadata: metadata(values),
         };
         let refusal = |values: &[(u32, &[u8])]| {
-            encode_packet_out(&header(), &packet(values)).map_err(|failure| failure.message)
+            let encoded = encode_packet_out(&header(), &packet(values), SPECIFICATION);
+            encoded.map_err(|failure| failure.message)
         };
+        let on_bmv2 = encode_packet_out(&header(), &packet(&[(1, b"\x03")]), SwitchDialect::Bmv2);
+        assert_eq!(on_bmv2, Ok(vec![0x01, 0x80]));
         assert_eq!(refusal(&[(1, b"\x03"), (2, b"\x00")]), Ok(vec![0x01, 0x80]));
         assert_eq!(refusal(&[(1, b"\x03")]), Err("packet-out field submit: it is missing".into()));
         assert_eq!(refusal(&[(9, b"\x03")]), Err("the packet-out header has no field 9".into()));
@@ -154,7 +162,7 @@ mod tests {
         let header = ControllerPacketHeader { fields };
         let metadata = metadata(&[(1, b"\x01\x01"), (2, b"\x01")]);
         let out = p4rt::PacketOut { payload: b"hi".to_vec(), metadata };
-        let bytes = encode_packet_out(&header, &out).unwrap();
+        let bytes = encode_packet_out(&header, &out, SPECIFICATION).unwrap();
         assert_eq!(bytes, b"\x80\x80\x40hi");
         let packet = decode_packet_in(&header, &bytes).unwrap();
         assert_eq!((packet.metadata, packet.payload), (out.metadata, out.payload));

@@ -13,6 +13,7 @@ use p4runtime_proto::v1 as p4rt;
 use tonic::Code;
 
 use super::controller_metadata::ControllerMetadata;
+use super::device_config::unwrap_json;
 use super::digests::{DigestSubscriptions, encode_digest, find_digest};
 use super::entity_reader::{EntityReader, ReadResult};
 use super::entity_writer::EntityWriter;
@@ -64,7 +65,7 @@ impl VerifiedPipeline {
         if config.p4_device_config.is_empty() {
             return Err(RequestFailure::invalid_argument("the config has no device config"));
         }
-        let program = Program::from_json(&config.p4_device_config)
+        let program = Program::from_json(&unwrap_json(&config.p4_device_config))
             .map_err(|error| RequestFailure::invalid_argument(format!("device config: {error}")))?;
         let schema = Arc::new(PipelineSchema::from_p4info(info, &program)?);
         Ok(Self { schema, program: Arc::new(program), config: Arc::new(config) })
@@ -267,13 +268,17 @@ impl DevicePipelines {
         self.running.is_some()
     }
 
-    /// The notifications for controllers since the last call: lists of digests, and idle entries.
-    pub(super) fn take_notifications(&mut self, device: &mut Device) -> Vec<Update> {
+    /// The notifications for controllers since the last call: lists of digests, and idle entries,
+    /// with the time at which they are sent, in nanoseconds since the Epoch.
+    pub(super) fn take_notifications(
+        &mut self,
+        device: &mut Device,
+        timestamp: i64,
+    ) -> Vec<Update> {
         let Some(running) = &mut self.running else {
             return Vec::new();
         };
         let now = device.now();
-        let timestamp = i64::try_from(now).unwrap_or(i64::MAX);
         let schema = &*running.pipeline.schema;
         let learning = &mut running.metadata.digests;
         for digest in device.take_digests() {

@@ -19,6 +19,8 @@ use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
 
+use super::MAX_REQUEST_BYTES;
+
 /// Bytes of all such requests at once: two of the largest. Decoded they take about six times that.
 pub(super) const BYTES_IN_FLIGHT: usize = 64 << 20;
 
@@ -85,6 +87,14 @@ impl CallBytes {
         Self { total, taken: AtomicUsize::new(0) }
     }
 
+    /// How long the message of the call is, by the prefix that gRPC puts in front of it, if `data`
+    /// are its first bytes: a flag and the length.
+    fn announced_bytes(&self, data: &[u8]) -> Option<usize> {
+        let [_, length @ ..] = *data.first_chunk::<5>()?;
+        let is_first = self.taken.load(Ordering::Relaxed) == 0;
+        is_first.then(|| u32::from_be_bytes(length) as usize)
+    }
+
     /// Takes more bytes, if all calls together may have so many.
     fn take_bytes(&self, more: usize) -> bool {
         let before = self.total.fetch_add(more, Ordering::Relaxed);
@@ -114,10 +124,16 @@ impl HttpBody for CountedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Status>>> {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame
-            && let Some(data) = frame.data_ref()
-            && !self.bytes.take_bytes(data.len())
-        {
+        let data = match &frame {
+            Some(Ok(frame)) => frame.data_ref().map_or(&[] as &[u8], |data| &data[..]),
+            _ => &[],
+        };
+        if let Some(bytes) = self.bytes.announced_bytes(data).filter(|&b| b > MAX_REQUEST_BYTES) {
+            // tonic would refuse it with OUT_OF_RANGE, where gRPC's C core has this code.
+            let text = format!("the request has {bytes} bytes, at most {MAX_REQUEST_BYTES}");
+            return Poll::Ready(Some(Err(Status::resource_exhausted(text))));
+        }
+        if !self.bytes.take_bytes(data.len()) {
             let text = "the requests in progress take too much memory; send this one again";
             return Poll::Ready(Some(Err(Status::resource_exhausted(text))));
         }

@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 
 use super::SwitchInstance;
 use super::error::{RequestFailure, batch_status};
-use super::pipeline::{DevicePipelines, VerifiedPipeline};
+use super::pipeline::{DevicePipelines, VerifiedPipeline, no_pipeline_failure};
 use super::sessions::{SessionRegistry, from_uint128};
 use crate::p4runtime::election::SwitchDialect;
 use switch::Device;
@@ -189,7 +189,12 @@ impl SwitchInstance {
     ) -> Result<Option<p4rt::ForwardingPipelineConfig>, Status> {
         self.check_device(request.device_id)?;
         let parts = request.response_type();
-        Ok(self.on_device(move |pipelines, _| pipelines.pipeline_config(parts)).await?)
+        let config = self.on_device(move |pipelines, _| pipelines.pipeline_config(parts)).await?;
+        // Clients of bmv2 push their pipeline when they get this error.
+        if config.is_none() && self.dialect == SwitchDialect::Bmv2 {
+            return Err(no_pipeline_failure().into());
+        }
+        Ok(config)
     }
 }
 

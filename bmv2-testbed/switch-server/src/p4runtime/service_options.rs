@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tonic::service::Routes;
+
 use super::election::SwitchDialect;
 use super::pins::PortNames;
 use super::role_rules::RoleRules;
@@ -24,6 +26,8 @@ pub struct ServiceOptions {
     pub faults: FaultScript,
     /// How connections are protected; none means in the clear.
     pub tls: Option<ServiceTls>,
+    /// What else is served on the same port, such as gNMI.
+    pub beside: Routes,
 }
 
 /// The switch's identity, and whose it trusts; everything is PEM.
@@ -40,7 +44,7 @@ pub struct ServiceTls {
 
 impl Default for ServiceOptions {
     /// As the specification says, 16 streams as BMv2 has, 10 s for arbitration, every role,
-    /// no faults, in the clear.
+    /// no faults, in the clear, P4Runtime alone.
     fn default() -> Self {
         Self {
             dialect: SwitchDialect::default(),
@@ -50,6 +54,7 @@ impl Default for ServiceOptions {
             roles: RoleRules::default(),
             faults: FaultScript::default(),
             tls: None,
+            beside: Routes::default(),
         }
     }
 }

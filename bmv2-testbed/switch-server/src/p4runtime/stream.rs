@@ -148,10 +148,10 @@ impl SwitchInstance {
             return Err(no_pipeline_failure());
         };
         let bytes = match &schema.pins {
-            None => packet::encode_packet_out(&schema.packet_out, packet)?,
+            None => packet::encode_packet_out(&schema.packet_out, packet, self.dialect)?,
             Some(pins) => {
                 let numbered = pins.number_packet_ports(packet.clone())?;
-                packet::encode_packet_out(&schema.packet_out, &numbered)?
+                packet::encode_packet_out(&schema.packet_out, &numbered, self.dialect)?
             }
         };
         self.device.send_packet_out(bytes).await?;

@@ -7,6 +7,7 @@ use p4rt::stream_message_response::Update as Response;
 use p4runtime_proto::v1 as p4rt;
 use switch::ClockPace;
 use switch_server::p4runtime::ServiceOptions;
+use switch_server::p4runtime::election::SwitchDialect;
 use tonic::Code;
 
 use crate::bench::{Bench, CPU_PORT, Controller, soon};
@@ -43,6 +44,18 @@ async fn start() -> (Bench, Controller) {
 async fn a_packet_out_to_the_cpu_port_comes_back_in() {
     let (_bench, mut controller) = start().await;
     packet_out(&mut controller, &[(1, &[u8::try_from(CPU_PORT).unwrap()]), (2, &[0])]).await;
+    let packet = p4rt::PacketIn { payload: frame(), metadata: metadata(&[(1, &[255]), (2, &[0])]) };
+    assert_eq!(controller.next().await, Ok(Some(Response::Packet(packet))));
+}
+
+/// ONOS sends the egress port alone.
+#[tokio::test]
+async fn metadata_that_a_client_of_bmv2_leaves_out_is_zero() {
+    let dialect = SwitchDialect::Bmv2;
+    let bench = Bench::start(ServiceOptions { dialect, ..ServiceOptions::default() }).await;
+    let mut controller = bench.primary().await;
+    soon(bench.fabric.release_clock(ClockPace::Free)).await.unwrap();
+    packet_out(&mut controller, &[(1, &[u8::try_from(CPU_PORT).unwrap()])]).await;
     let packet = p4rt::PacketIn { payload: frame(), metadata: metadata(&[(1, &[255]), (2, &[0])]) };
     assert_eq!(controller.next().await, Ok(Some(Response::Packet(packet))));
 }

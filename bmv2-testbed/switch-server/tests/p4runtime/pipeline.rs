@@ -10,6 +10,7 @@ use p4runtime_proto::config_v1::{
 };
 use p4runtime_proto::v1 as p4rt;
 use switch_server::p4runtime::ServiceOptions;
+use switch_server::p4runtime::election::SwitchDialect;
 use tonic::Code;
 
 use crate::bench::{Bench, Controller, DEVICE, config, config_of, soon};
@@ -28,6 +29,54 @@ async fn nothing_is_written_or_read_before_a_pipeline() {
     let read = controller.read(Vec::new()).await.unwrap_err();
     assert_eq!([write.code(), read.code()], [Code::FailedPrecondition; 2]);
     assert_eq!(controller.cookie().await, None);
+}
+
+/// p4-utils asks for the pipeline and pushes its own when that is an error.
+#[tokio::test]
+async fn without_a_pipeline_the_answer_is_empty_and_on_bmv2_an_error() {
+    let asked = async |dialect| {
+        let bench = Bench::start(ServiceOptions { dialect, ..ServiceOptions::default() }).await;
+        let request = p4rt::GetForwardingPipelineConfigRequest {
+            device_id: DEVICE,
+            ..p4rt::GetForwardingPipelineConfigRequest::default()
+        };
+        let mut client = bench.client().await;
+        let answer = soon(client.get_forwarding_pipeline_config(request)).await;
+        answer.map(|answer| answer.into_inner().config).map_err(|status| status.code())
+    };
+    assert_eq!(asked(SwitchDialect::Specification).await, Ok(None));
+    assert_eq!(asked(SwitchDialect::Pins).await, Ok(None));
+    assert_eq!(asked(SwitchDialect::Bmv2).await, Err(Code::FailedPrecondition));
+}
+
+/// The P4 tutorials wrap the JSON; what is read back is what was written.
+#[tokio::test]
+async fn a_program_in_the_wrapper_of_old_clients_is_loaded() {
+    let bench = Bench::start(ServiceOptions::default()).await;
+    let mut controller = bench.controller(1).await;
+    let mut wrapped = config(4);
+    // `P4DeviceConfig { reassign: true, device_data: JSON }`.
+    let json = std::mem::take(&mut wrapped.p4_device_config);
+    wrapped.p4_device_config = vec![0x08, 0x01, 0x1a];
+    prost::encoding::encode_varint(json.len() as u64, &mut wrapped.p4_device_config);
+    wrapped.p4_device_config.extend(json);
+    controller.set(Action::VerifyAndCommit, Some(wrapped.clone())).await.unwrap();
+    let request = p4rt::GetForwardingPipelineConfigRequest {
+        device_id: DEVICE,
+        ..p4rt::GetForwardingPipelineConfigRequest::default()
+    };
+    let answer = soon(controller.client.get_forwarding_pipeline_config(request)).await;
+    assert_eq!(answer.unwrap().into_inner().config, Some(wrapped));
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_exhausts_a_resource() {
+    let bench = Bench::start(ServiceOptions::default()).await;
+    let mut controller = bench.controller(1).await;
+    let mut large = config(1);
+    large.p4_device_config.resize(33 << 20, b' ');
+    let refused = controller.set(Action::VerifyAndCommit, Some(large)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The entities of objects with state, on `tests/programs/state.p4`: meters, registers, multicast
 //! groups, clone sessions, digests, value sets, idle timeouts.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use p4rt::entity::Entity;
 use p4rt::p4_data::Data;
 use p4rt::packet_replication_engine_entry::Type as Replication;
@@ -154,6 +156,14 @@ async fn groups_and_sessions_copy_packets() {
             ..p4rt::CloneSessionEntry::default()
         }))
     };
+    // Leading zeros are accepted and never sent.
+    let padded = p4rt::Replica { port_kind: Some(PortKind::Port(vec![0, 3])), ..replica(3, 5) };
+    controller.write(vec![update(Kind::Insert, group(vec![padded]))]).await.unwrap();
+    let all = entry(Replication::MulticastGroupEntry(p4rt::MulticastGroupEntry::default()));
+    let found = controller.read(vec![wrap(all)]).await.unwrap();
+    assert_eq!(found, [wrap(group(vec![replica(3, 5)]))]);
+    controller.write(vec![update(Kind::Delete, group(Vec::new()))]).await.unwrap();
+
     let copies = vec![replica(3, 5), replica(4, 6)];
     let all = p4rt::MulticastGroupEntry::default();
     let all = entry(Replication::MulticastGroupEntry(all));
@@ -170,6 +180,10 @@ async fn groups_and_sessions_copy_packets() {
     let lengths: Vec<(u16, usize)> =
         out.iter().map(|(port, packet)| (*port, packet.len())).collect();
     assert_eq!(lengths, [(8, 15), (2, 18)]);
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
 #[tokio::test]
@@ -200,6 +214,9 @@ async fn a_digest_is_sent_once_until_it_is_acknowledged() {
         let members = vec![bits(b"\x02\0\0\0\0\x02"), bits(&[value])];
         let data = Some(Data::Struct(p4rt::P4StructLike { members }));
         assert_eq!((list.list_id, list.data), (list_id, vec![p4rt::P4Data { data }]));
+        // The clock of the network is virtual, and not what the field has.
+        let age = since_epoch().checked_sub(Duration::from_nanos(list.timestamp as u64));
+        assert!(age.is_some_and(|age| age < Duration::from_secs(60)), "{}", list.timestamp);
         digest_ids.push((list.digest_id, list_id));
     }
     for (digest_id, list_id) in digest_ids {
