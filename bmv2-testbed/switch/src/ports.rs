@@ -12,6 +12,7 @@
 mod capture;
 mod driver;
 mod flow_control;
+mod offloads;
 mod packet_socket;
 mod port;
 mod transmitter;

@@ -6,7 +6,9 @@
 //! options.
 //!
 //! The kernel takes the outer VLAN tag out of a frame before a packet socket sees it, and reports
-//! it beside the frame (`PACKET_AUXDATA`). The tag is put back here, as libpcap does for bmv2.
+//! it beside the frame (`PACKET_AUXDATA`). The tag is put back here, as libpcap does for bmv2. What
+//! the sender has left to the interface is reported in front of the frame (`PACKET_VNET_HDR`) and
+//! finished by [`offloads`](super::offloads), so that one frame may become many.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -22,10 +24,14 @@ use nix::sys::socket::{
 };
 use nix::{cmsg_space, setsockopt_impl, sockopt_impl};
 
+use super::offloads::{self, Offload};
+
 /// Frames in one system call.
 pub(super) const BATCH: usize = 32;
 /// The longest frame that is taken: a jumbo frame of 9,600 bytes with its headers.
 const FRAME_LIMIT: usize = 9_728;
+/// The longest frame that is cut into segments: the longest packet of IP, with its headers.
+const UNCUT_LIMIT: usize = 65_568;
 /// Bytes of a VLAN tag: room in front of each received frame.
 const TAG_BYTES: usize = 4;
 /// Where the tag stands in a frame: behind the two Ethernet addresses.
@@ -40,6 +46,15 @@ sockopt_impl!(
     SetOnly,
     libc::SOL_PACKET,
     libc::PACKET_IGNORE_OUTGOING,
+    bool
+);
+
+sockopt_impl!(
+    /// `PACKET_VNET_HDR`: a header in front of each frame says what of it is unfinished.
+    OffloadHeaders,
+    SetOnly,
+    libc::SOL_PACKET,
+    libc::PACKET_VNET_HDR,
     bool
 );
 
@@ -71,9 +86,25 @@ pub enum SendStatus {
 #[derive(Debug)]
 pub struct FrameBatch {
     /// Each frame is received behind the room for its tag.
-    frames: Box<[[u8; TAG_BYTES + FRAME_LIMIT]]>,
+    frames: Box<[[u8; TAG_BYTES + UNCUT_LIMIT]]>,
+    offload_headers: [[u8; offloads::HEADER_BYTES]; BATCH],
     received: [ReceivedFrame; BATCH],
+    /// Those that were cut out of longer frames.
+    segments: Vec<Vec<u8>>,
+    /// What the batch consists of, in order.
+    parts: Vec<BatchPart>,
     headers: MultiHeaders<()>,
+}
+
+/// One frame of a batch.
+#[derive(Clone, Copy, Debug)]
+enum BatchPart {
+    /// A received frame, by its number.
+    Whole(usize),
+    /// A segment, by its number.
+    Segment(usize),
+    /// One that was longer than a frame may be, or that cannot be finished.
+    Refused,
 }
 
 /// What the kernel reports of a frame.
@@ -88,31 +119,80 @@ struct ReceivedFrame {
 impl Default for FrameBatch {
     fn default() -> Self {
         Self {
-            frames: vec![[0; TAG_BYTES + FRAME_LIMIT]; BATCH].into_boxed_slice(),
+            frames: vec![[0; TAG_BYTES + UNCUT_LIMIT]; BATCH].into_boxed_slice(),
+            offload_headers: [[0; offloads::HEADER_BYTES]; BATCH],
             received: [ReceivedFrame::default(); BATCH],
+            segments: Vec::new(),
+            parts: Vec::new(),
             headers: MultiHeaders::preallocate(BATCH, Some(cmsg_space!(libc::tpacket_auxdata))),
         }
     }
 }
 
 impl FrameBatch {
-    /// The first `count` frames; `None` in place of one that was longer than a frame may be.
+    /// The first `count` frames; `None` in place of one that was longer than a frame may be, or
+    /// that cannot be finished.
     pub fn frames(&self, count: usize) -> impl Iterator<Item = Option<&[u8]>> {
-        let frames = self.frames.iter().zip(&self.received).take(count);
-        frames.map(|(frame, received)| {
-            let start = if received.tag.is_some() { 0 } else { TAG_BYTES };
-            frame.get(start..TAG_BYTES + received.length)
+        self.parts.iter().take(count).map(|part| match *part {
+            BatchPart::Whole(number) => {
+                let ReceivedFrame { length, tag } = self.received[number];
+                let start = if tag.is_some() { 0 } else { TAG_BYTES };
+                self.frames[number].get(start..TAG_BYTES + length)
+            }
+            BatchPart::Segment(number) => Some(self.segments[number].as_slice()),
+            BatchPart::Refused => None,
         })
     }
 
-    /// Puts the tags back into the first `count` frames.
-    fn restore_tags(&mut self, count: usize) {
-        for (frame, received) in self.frames.iter_mut().zip(&self.received).take(count) {
-            if let Some(tag) = received.tag {
-                frame.copy_within(TAG_BYTES..TAG_BYTES + TAG_OFFSET, 0);
-                frame[TAG_OFFSET..TAG_OFFSET + TAG_BYTES].copy_from_slice(&tag);
+    /// Finishes the first `count` received frames and puts their tags back; how many frames they
+    /// have become.
+    fn finish_frames(&mut self, count: usize) -> usize {
+        self.parts.clear();
+        self.segments.clear();
+        for number in 0..count {
+            if self.finish_frame(number).is_none() {
+                self.parts.push(BatchPart::Refused);
             }
         }
+        self.parts.len()
+    }
+
+    /// `None` for a frame that is refused.
+    fn finish_frame(&mut self, number: usize) -> Option<()> {
+        let ReceivedFrame { length, tag } = self.received[number];
+        let buffer = &mut self.frames[number];
+        // The kernel counts without the tag.
+        let frame = buffer.get_mut(TAG_BYTES..TAG_BYTES + length)?;
+        match Offload::from_header(self.offload_headers[number]) {
+            Offload::Segmentation { transport, checksum, payload_bytes } => {
+                let cut = offloads::cut_segments(frame, transport, checksum, payload_bytes)?;
+                let first = self.segments.len();
+                self.segments.extend(cut.into_iter().map(|mut segment| {
+                    let tag = tag.iter().flatten().copied();
+                    segment.splice(TAG_OFFSET..TAG_OFFSET, tag);
+                    segment
+                }));
+                self.parts.extend((first..self.segments.len()).map(BatchPart::Segment));
+                return Some(());
+            }
+            Offload::Unknown => return None,
+            _ if length > FRAME_LIMIT => return None,
+            Offload::Checksum(place) => offloads::finish_checksum(frame, place)?,
+            Offload::Nothing => {}
+        }
+        if let Some(tag) = tag {
+            buffer.copy_within(TAG_BYTES..TAG_BYTES + TAG_OFFSET, 0);
+            buffer[TAG_OFFSET..TAG_OFFSET + TAG_BYTES].copy_from_slice(&tag);
+        }
+        self.parts.push(BatchPart::Whole(number));
+        Some(())
+    }
+
+    /// A batch in the place of a frame that the kernel could not hand over.
+    fn refuse_one(&mut self) -> usize {
+        self.parts.clear();
+        self.parts.push(BatchPart::Refused);
+        self.parts.len()
     }
 }
 
@@ -128,7 +208,8 @@ impl ReceivedFrame {
             }
             _ => None,
         });
-        Self { length: message.bytes, tag: tags.next() }
+        let length = message.bytes.saturating_sub(offloads::HEADER_BYTES);
+        Self { length, tag: tags.next() }
     }
 }
 
@@ -160,6 +241,7 @@ impl PacketSocket {
         bind(fd.as_raw_fd(), &address)?;
         setsockopt(&fd, IgnoreOutgoing, &true)?;
         setsockopt(&fd, AuxiliaryData, &true)?;
+        setsockopt(&fd, OffloadHeaders, &true)?;
         // Refused to a process without CAP_NET_ADMIN, which then has the system's default.
         let _default = setsockopt(&fd, sockopt::RcvBufForce, &KERNEL_BYTES);
         let _default = setsockopt(&fd, sockopt::SndBufForce, &KERNEL_BYTES);
@@ -168,17 +250,20 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Fills the batch with what has arrived; the number of frames, 0 when there was nothing.
+    /// Fills the batch with what has arrived; the number of frames that it has become, 0 when there
+    /// was nothing.
     ///
     /// # Errors
     /// The interface is down or gone.
     pub fn receive_batch(&self, batch: &mut FrameBatch) -> io::Result<usize> {
-        let FrameBatch { frames, received, headers } = batch;
-        let mut buffers = frames.iter_mut();
-        let mut slices: [[IoSliceMut<'_>; 1]; BATCH] =
+        let FrameBatch { frames, offload_headers, received, headers, .. } = batch;
+        let mut buffers = offload_headers.iter_mut().zip(frames.iter_mut());
+        let mut slices: [[IoSliceMut<'_>; 2]; BATCH] =
             std::array::from_fn(|_| match buffers.next() {
-                Some(frame) => [IoSliceMut::new(&mut frame[TAG_BYTES..])],
-                None => [IoSliceMut::new(&mut [])],
+                Some((header, frame)) => {
+                    [IoSliceMut::new(header), IoSliceMut::new(&mut frame[TAG_BYTES..])]
+                }
+                None => [IoSliceMut::new(&mut []), IoSliceMut::new(&mut [])],
             });
         let flags = MsgFlags::MSG_TRUNC | MsgFlags::MSG_DONTWAIT;
         match recvmmsg(self.fd.as_raw_fd(), headers, &mut slices, flags, None) {
@@ -187,10 +272,12 @@ impl PacketSocket {
                 let count = received
                     .map(|(frame, message)| *frame = ReceivedFrame::from_message(&message))
                     .count();
-                batch.restore_tags(count);
-                Ok(count)
+                Ok(batch.finish_frames(count))
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
+            // The kernel has dropped a frame that no header describes: one with segments inside a
+            // tunnel.
+            Err(Errno::EINVAL) => Ok(batch.refuse_one()),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -216,9 +303,11 @@ impl PacketSocket {
 
     fn send_batch(&self, packets: &VecDeque<Vec<u8>>) -> Result<usize, Errno> {
         let mut queued = packets.iter();
-        let padded: [[IoSlice<'_>; 1]; BATCH] = std::array::from_fn(|_| {
+        // Nothing is left to the interface.
+        let finished = [0; offloads::HEADER_BYTES];
+        let padded: [[IoSlice<'_>; 2]; BATCH] = std::array::from_fn(|_| {
             let packet = queued.next().map_or(&[] as &[u8], Vec::as_slice);
-            [IoSlice::new(packet)]
+            [IoSlice::new(&finished), IoSlice::new(packet)]
         });
         let slices = &padded[..packets.len().min(BATCH)];
         let mut headers = MultiHeaders::<()>::preallocate(slices.len(), None);
