@@ -103,7 +103,7 @@ pub enum ClientError {
     },
     /// The switch runs a program of no known kind, with or without a cookie.
     #[error(
-        "the switch runs a program with {tables}, which is not {wanted}.p4: have whoever pushed it \
+        "the switch runs a program that is not {wanted}.p4 (tables: {tables}): have whoever pushed it \
          leave the switch without a program, or start the controller with --replace-program"
     )]
     ForeignProgram {

@@ -44,7 +44,7 @@ impl RunningProgram {
     fn name_tables(&self) -> String {
         let names: Vec<&str> = self.tables.values().map(String::as_str).collect();
         match names.as_slice() {
-            [] => "no tables".to_owned(),
+            [] => "none".to_owned(),
             few if few.len() <= TABLES_NAMED => few.join(", "),
             [first @ .., _] => {
                 let named = &first[..TABLES_NAMED];
@@ -64,13 +64,11 @@ pub(super) async fn read_replaceable(
     limits: &SouthboundConfig,
 ) -> Result<Option<RunningProgram>, ClientError> {
     let running = switch.read_program().await?;
-    match (&running, limits.other_programs) {
-        (Some(running), OtherPrograms::Keep)
-            if running.cookie != Some(pipeline.program().cookie) =>
-        {
-            running.check_kind(pipeline)?;
-        }
-        _ => {}
+    if let Some(running) = &running
+        && running.cookie != Some(pipeline.program().cookie)
+        && limits.other_programs == OtherPrograms::Keep
+    {
+        running.check_kind(pipeline)?;
     }
     Ok(running)
 }
@@ -99,10 +97,10 @@ mod tests {
         let sai = refusal(own(PipelineKind::Sai)).unwrap();
         assert!(sai.starts_with("the switch runs the tables of sai.p4"), "{sai}");
         let few = refusal([1, 2].map(TableId)).unwrap();
-        assert!(few.contains("a program with t1, t2, "), "{few}");
+        assert!(few.contains("(tables: t1, t2)"), "{few}");
         let many = refusal((1..=9).map(TableId)).unwrap();
-        assert!(many.contains("a program with t1, t2, t3 and 6 more"), "{many}");
+        assert!(many.contains("(tables: t1, t2, t3 and 6 more)"), "{many}");
         let none = refusal([]).unwrap();
-        assert!(none.contains("a program with no tables"), "{none}");
+        assert!(none.contains("(tables: none)"), "{none}");
     }
 }

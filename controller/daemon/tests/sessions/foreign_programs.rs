@@ -80,8 +80,8 @@ async fn a_survey_does_not_outbid_a_primary_without_a_program() {
     for dialect in [SwitchDialect::Specification, SwitchDialect::Bmv2] {
         let lab = Lab::with(|_| ServiceOptions { dialect, ..ServiceOptions::default() }).await;
         let mut other = other_controller(&lab, LOW).await;
-        let said = survey(&lab).await;
-        assert!(said.starts_with("another controller is its primary"), "{dialect:?}: {said}");
+        let message = survey(&lab).await;
+        assert!(message.starts_with("another controller is its primary"), "{dialect:?}: {message}");
         other.push_config(foreign_program(None)).await;
     }
 }
@@ -111,7 +111,7 @@ async fn a_controller_neither_outbids_nor_replaces_a_program_of_another_kind() {
         let controller = lab.control(|_| {}).await;
         let refused = first_leaf(&controller, |line| line.failures > 2).await;
         let error = refused.last_error.unwrap();
-        let expected = "the switch runs a program with ";
+        let expected = "the switch runs a program that is not fabric.p4 (tables: ";
         assert!(error.starts_with(expected) && error.contains("--replace-program"), "{error}");
         assert_eq!(refused.mastership, Mastership::Disconnected, "it never bids");
         assert_eq!(refused.written, WriteCounts::default());
