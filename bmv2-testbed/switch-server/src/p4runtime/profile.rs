@@ -160,7 +160,7 @@ impl EntityWriter<'_> {
             let mut watch = action.watch_kind.clone();
             #[allow(deprecated)] // Still part of v1.5.
             let watched_port = match &mut watch {
-                Some(ActionWatch::WatchPort(bytes)) => Some(canonicalize_port(bytes)?),
+                Some(ActionWatch::WatchPort(bytes)) => watched_port(bytes)?,
                 Some(ActionWatch::Watch(port)) => Some(decode_watch(*port)?),
                 None => None,
             };
@@ -276,6 +276,14 @@ fn weighted_members(one_shot: &OneShot) -> Vec<GroupMember> {
         .collect()
 }
 
+/// The port that a member watches, which is canonical afterwards; an empty one is none.
+fn watched_port(bytes: &mut Vec<u8>) -> Result<Option<u16>, RequestFailure> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    canonicalize_port(bytes).map(Some)
+}
+
 /// A port in the form of P4Runtime before 1.0.
 fn decode_watch(port: i32) -> Result<u16, RequestFailure> {
     let port = u16::try_from(port);
@@ -298,7 +306,7 @@ fn decode_group_members(
         let weight = decode_weight(member.weight)?;
         #[allow(deprecated)] // Still part of v1.5.
         let watch = match &mut member.watch_kind {
-            Some(MemberWatch::WatchPort(bytes)) => Some(canonicalize_port(bytes)?),
+            Some(MemberWatch::WatchPort(bytes)) => watched_port(bytes)?,
             Some(MemberWatch::Watch(port)) => Some(decode_watch(*port)?),
             None => None,
         };

@@ -292,6 +292,35 @@ async fn ports_have_the_names_of_the_configuration_and_no_other() {
 }
 
 #[tokio::test]
+async fn members_of_groups_watch_ports_by_their_names() {
+    let names = PortNames::new([(3, "Ethernet8".into())]).unwrap();
+    let (_bench, mut controller) = sai_switch(names).await;
+    let path =
+        [router_interface(b"a", b"Ethernet8"), neighbor(b"a", b"n"), nexthop(b"via-a", b"a", b"n")];
+    let inserted = path.map(|row| (Kind::Insert, row)).to_vec();
+    assert_eq!(result_codes(&mut controller, inserted).await, [Code::Ok; 3]);
+    let group = |id: &[u8], port: &[u8]| {
+        let fields = [TestField::Exact("wcmp_group_id", id)];
+        let mut group = row("wcmp_group_table", &fields, "set_nexthop_id", &[b"via-a"]);
+        let action = group.action.as_mut().and_then(|action| action.r#type.as_mut());
+        let Some(ActionType::ActionProfileActionSet(set)) = action else {
+            panic!("a group has a set of actions");
+        };
+        let watch = p4rt::action_profile_action::WatchKind::WatchPort(port.to_vec());
+        set.action_profile_actions[0].watch_kind = Some(watch);
+        group
+    };
+    let named = group(b"g", b"Ethernet8");
+    let rows = vec![(Kind::Insert, named.clone()), (Kind::Insert, group(b"h", b"Ethernet0"))];
+    let codes = result_codes(&mut controller, rows).await;
+    assert_eq!(codes[0], Code::Ok);
+    assert_ne!(codes[1], Code::Ok, "there is no such port");
+    let wrap = |entry| p4rt::Entity { entity: Some(Entity::TableEntry(entry)) };
+    let found = controller.read(vec![wrap(p4rt::TableEntry::default())]).await.unwrap();
+    assert!(found.contains(&wrap(named)), "{found:?}");
+}
+
+#[tokio::test]
 async fn packets_carry_the_names_of_ports() {
     use p4rt::stream_message_request::Update;
     let names = PortNames::new([(3, "Ethernet8".into())]).unwrap();

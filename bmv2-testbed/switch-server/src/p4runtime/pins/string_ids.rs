@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use p4rt::action_profile_action::WatchKind;
 use p4rt::entity::Entity;
 use p4rt::field_match::FieldMatchType;
 use p4rt::packet_replication_engine_entry::Type as ReplicationType;
@@ -243,10 +244,17 @@ fn visit_table_entry(
     match entry.action.as_mut().and_then(|action| action.r#type.as_mut()) {
         Some(ActionType::Action(action)) => visit_action(schema, action, visit),
         Some(ActionType::ActionProfileActionSet(set)) => {
-            let choices = set.action_profile_actions.iter_mut();
-            choices
-                .filter_map(|choice| choice.action.as_mut())
-                .try_for_each(|action| visit_action(schema, action, visit))
+            set.action_profile_actions.iter_mut().try_for_each(|choice| {
+                // An empty one watches nothing.
+                if let Some(WatchKind::WatchPort(port)) = &mut choice.watch_kind
+                    && !port.is_empty()
+                {
+                    let visited = visit(&StringType::Port, port);
+                    visited.map_err(|failure| failure.in_context("watch_port"))?;
+                }
+                let action = choice.action.as_mut();
+                action.map_or(Ok(()), |action| visit_action(schema, action, visit))
+            })
         }
         _ => Ok(()),
     }
