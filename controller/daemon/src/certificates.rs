@@ -90,14 +90,14 @@ impl CertificateWatch {
         let looking = async {
             loop {
                 ticks.tick().await;
-                self.look(clock.unix_now(), &findings);
+                self.read_files(clock.unix_now(), &findings);
             }
         };
         stop.run_until_cancelled(looking).await;
     }
 
     /// Reads the files at `now`. They are small, and few.
-    fn look(&self, now: u64, findings: &StandingFindings) {
+    fn read_files(&self, now: u64, findings: &StandingFindings) {
         let mut ends = CertificateEnds::new();
         for (field, file) in &self.files {
             let cause = format!("{CAUSE}{field}");
@@ -212,7 +212,7 @@ mod tests {
         let end = first_end(&file).unwrap();
         let (watch, findings) = (watch(&file), StandingFindings::default());
         let at = |now| {
-            watch.look(now, &findings);
+            watch.read_files(now, &findings);
             findings.list_findings()
         };
         assert_eq!(at(end - WARN_BEFORE_MS - 1), []);

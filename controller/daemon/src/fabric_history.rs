@@ -15,7 +15,7 @@ use topology::spec::{FabricDocument, explicit_document};
 use topology::{Fabric, Finding, Severity};
 
 pub use self::document_diff::diff_documents;
-use crate::policy_history::{RevisionMetadata, UnixMs};
+use crate::revision::{RevisionMetadata, UnixMs};
 
 /// Revisions that are kept with their documents.
 const REVISIONS_KEPT: usize = 16;

@@ -36,6 +36,7 @@ pub mod policy_history;
 pub mod preview;
 pub mod recorder;
 mod retry_backoff;
+pub mod revision;
 pub mod runtime;
 pub mod southbound;
 pub mod standing_findings;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock::timestamp_from_unix;
+pub use crate::revision::{RevisionMetadata, UnixMs};
 
 /// Earlier revisions that are kept for a rollback, in memory and in the store.
 pub const REVISIONS_KEPT: usize = 1_000;
@@ -31,9 +32,6 @@ pub const AUTOMATIC_AUTHOR: &str = "crux";
 
 /// Why a trial without an operator ends at the next start.
 const ABANDONED: &str = "the controller ended before it had verified the change";
-
-/// Milliseconds of Unix time.
-pub type UnixMs = u64;
 
 /// The content of a revision: a policy, and overrides for some time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,18 +52,6 @@ pub struct TemporaryOverride {
     pub rule: OverrideDocument,
     /// When it ends, milliseconds of Unix time.
     pub until_ms: UnixMs,
-}
-
-/// Who changed the policy, why and when.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RevisionMetadata {
-    /// The author, by the name that they give.
-    pub author: String,
-    /// The reason that the author gives.
-    pub reason: String,
-    /// When it was proposed, milliseconds of Unix time.
-    pub at_ms: UnixMs,
 }
 
 /// A policy that is or was in force, with author, time and reason.

@@ -353,8 +353,14 @@ fn moved_flows<'a>(before: &'a PlanRollout, after: &'a PlanRollout) -> Vec<FlowP
     pairs.filter(is_moved).collect()
 }
 
-/// The ids of what two fabrics have both.
-struct SharedIds(Option<(Vec<Option<NicId>>, Vec<Option<LinkId>>)>);
+/// The ids of what two fabrics have both: in the second, by those in the first. None where they are
+/// the same fabric.
+struct SharedIds(Option<IdMaps>);
+
+struct IdMaps {
+    nics: Vec<Option<NicId>>,
+    links: Vec<Option<LinkId>>,
+}
 
 impl SharedIds {
     fn new(before: &PlanRollout, after: &PlanRollout) -> Self {
@@ -368,15 +374,15 @@ impl SharedIds {
             fabric.nic_of(host, nic.index)
         });
         let links = known.link_ids().map(|link| fabric.link_named(&known.link_name(link)));
-        Self(Some((nics.collect(), links.collect())))
+        Self(Some(IdMaps { nics: nics.collect(), links: links.collect() }))
     }
 
     fn nic(&self, nic: NicId) -> Option<NicId> {
-        self.0.as_ref().map_or(Some(nic), |(nics, _)| nics[nic.index()])
+        self.0.as_ref().map_or(Some(nic), |ids| ids.nics[nic.index()])
     }
 
     fn link(&self, link: LinkId) -> Option<LinkId> {
-        self.0.as_ref().map_or(Some(link), |(_, links)| links[link.index()])
+        self.0.as_ref().map_or(Some(link), |ids| ids.links[link.index()])
     }
 }
 

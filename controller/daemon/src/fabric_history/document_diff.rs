@@ -16,14 +16,12 @@ pub fn diff_documents(before: &FabricDocument, after: &FabricDocument) -> Vec<St
     if before.name != after.name {
         lines.push(format!("name: {} -> {}", before.name, after.name));
     }
-    let kinds: [(&str, fn(&FabricDocument) -> Parts); 3] = [
-        ("switch", |of| parts(&of.switches, |switch| switch.name.clone())),
-        ("host", |of| parts(&of.hosts, |host| host.name.clone())),
-        ("cable", |of| parts(&of.links, cable_name)),
-    ];
-    for (kind, parts_of) in kinds {
-        diff_parts(kind, &parts_of(before), &parts_of(after), &mut lines);
-    }
+    let [had, has] = [before, after].map(|of| parts(&of.switches, |switch| switch.name.clone()));
+    diff_parts("switch", &had, &has, &mut lines);
+    let [had, has] = [before, after].map(|of| parts(&of.hosts, |host| host.name.clone()));
+    diff_parts("host", &had, &has, &mut lines);
+    let [had, has] = [before, after].map(|of| parts(&of.links, cable_name));
+    diff_parts("cable", &had, &has, &mut lines);
     lines
 }
 

@@ -200,7 +200,7 @@ impl NorthboundService {
             findings.push(Finding::info("fabric", "nothing changes"));
             return Ok(FabricChangeResponse { revision: number, changes: Vec::new(), findings });
         }
-        audit.record_action(action, &author, &reason, &format!("fabric revision {number}"));
+        audit.record_action(action, &author, &reason, &format!("revision {number}"));
         Ok(FabricChangeResponse { revision: number, changes, findings })
     }
 }

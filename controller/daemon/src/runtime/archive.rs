@@ -26,6 +26,9 @@ use crate::store::{
 /// How long after a failed write the records in force are stored again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
+/// The name of stored documents of jobs in errors.
+const STORED_JOBS: &str = "the stored jobs";
+
 /// Where changes are stored.
 #[derive(Clone, Debug, Default)]
 enum StoreBackend {
@@ -397,7 +400,7 @@ fn resolvable_jobs(
     // One by one, as a document is refused whole if one host is missing.
     let alone = stored.jobs.iter().filter_map(|job| {
         let document = JobsDocument { jobs: vec![job.clone()] };
-        match document.resolve_jobs(fabric, "the stored jobs") {
+        match document.resolve_jobs(fabric, STORED_JOBS) {
             Ok(resolved) => Some(resolved.jobs),
             Err(error) => {
                 let text = format!("not restored: {error}");

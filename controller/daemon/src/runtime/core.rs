@@ -185,7 +185,7 @@ impl Core {
             }
             SubmittedItem::FabricPreview(fabric, answer) => {
                 // The caller may have stopped waiting.
-                answer.send(self.consider_fabric(*fabric)).ok();
+                answer.send(self.consider_fabric(&fabric)).ok();
                 return Ok(());
             }
             SubmittedItem::Health(part, health) => {

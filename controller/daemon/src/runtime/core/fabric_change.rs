@@ -25,7 +25,7 @@ impl Core {
     ///
     /// # Errors
     /// Why it would be refused.
-    pub(super) fn consider_fabric(&self, fabric: Fabric) -> Result<ConsideredFabric, Finding> {
+    pub(super) fn consider_fabric(&self, fabric: &Fabric) -> Result<ConsideredFabric, Finding> {
         if self.state.archive().learns_fabric() {
             return Err(learns_finding());
         }
@@ -51,7 +51,7 @@ impl Core {
             ..Effects::from_refusal(refusal)
         };
         let refusal = self.cluster.refusal_about("fabric");
-        let considered = refusal.map_or_else(|| self.consider_fabric(fabric.clone()), Err);
+        let considered = refusal.map_or_else(|| self.consider_fabric(&fabric), Err);
         match considered {
             Err(refusal) => return refuse(refusal, self.state.state()),
             Ok(ConsideredFabric { lost_jobs, .. }) if !lost_jobs.is_empty() && !force => {
@@ -93,7 +93,7 @@ impl Core {
     /// The step to another fabric, on which failures are known as before.
     pub(super) async fn step_to_fabric(&mut self, fabric: Fabric, now: Instant) -> Effects {
         let before = self.state.state().fabric().clone();
-        let effects = self.step_state(self.fabric_event(fabric));
+        let effects = self.step_state(self.fabric_event(&fabric));
         if effects.refusal.is_none() {
             let fabric = self.state.state().fabric().clone();
             self.observer.adopt_fabric(&before, &fabric, now);
@@ -105,9 +105,9 @@ impl Core {
     }
 
     /// The event with which everything continues on another fabric.
-    fn fabric_event(&self, fabric: Fabric) -> StateEvent {
+    fn fabric_event(&self, fabric: &Fabric) -> StateEvent {
         let known = self.state.state().fabric();
-        let failures: Vec<AvailabilityChange> = failures_of(known, &fabric).collect();
+        let failures: Vec<AvailabilityChange> = failures_of(known, fabric).collect();
         self.state.event_on_fabric(fabric.with_changes(failures))
     }
 
