@@ -118,7 +118,9 @@ impl Core {
         let document = stored.latest()?.document.clone();
         let is_other = in_force.latest().is_none_or(|latest| latest.document != document);
         let file = in_force.file().clone();
-        self.state.publish_fabric_history(stored.with_file(file));
+        let history = stored.with_file(file);
+        report_other_file(&history, &self.findings);
+        self.state.publish_fabric_history(history);
         let fabric = is_other.then(|| fabric_of(&document)).transpose();
         or_finding(fabric, findings).flatten()
     }
