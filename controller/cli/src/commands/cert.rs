@@ -8,7 +8,7 @@ use controller::certificates::first_end;
 use serde::Serialize;
 use topology::count_noun;
 
-use super::identity_folder::{IdentityFolder, IssuedCertificate, seconds_now};
+use super::identity_folder::{IdentityError, IdentityFolder, IssuedCertificate, seconds_now};
 
 /// Certificates of a fabric
 #[derive(clap::Subcommand)]
@@ -150,7 +150,10 @@ fn list_certificates(args: &ListArgs) -> Result<(), CommandError> {
 fn add_certificate(args: &AddArgs) -> Result<(), CommandError> {
     let folder = IdentityFolder::new(&args.folder);
     let certificate = IssuedCertificate { file: args.file.clone(), names: args.names.clone() };
-    folder.add_certificate(&certificate, args.days).map_err(CommandError::failed)?;
+    folder.add_certificate(&certificate, args.days).map_err(|error| match error {
+        IdentityError::Known(_) => CommandError::document(error),
+        error => CommandError::failed(error),
+    })?;
     let file = folder.file(&format!("{}.pem", args.file));
     print_issued(&[IssuedRow { certificate: file, names: args.names.clone() }], args.output)
 }

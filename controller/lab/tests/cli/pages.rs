@@ -35,7 +35,7 @@ enum NotRun {
 const RUN: [&str; 3] = ["crux ", "sed ", "curl "];
 
 /// Beginnings of commands that are not run.
-const NOT_RUN: [(&str, NotRun); 25] = [
+const NOT_RUN: [(&str, NotRun); 26] = [
     ("crux agent --controller", NotRun::Endless),
     ("crux agent --host h1 --jobs jobs.toml --dry-run", NotRun::Endless),
     ("crux agent --once --seconds 20", NotRun::Minutes),
@@ -46,6 +46,7 @@ const NOT_RUN: [(&str, NotRun); 25] = [
     ("crux controller", NotRun::Endless),
     ("crux demo", NotRun::Minutes),
     ("crux events --follow", NotRun::Endless),
+    ("crux fabric rollback", NotRun::AnotherTest),
     ("crux init --service", NotRun::Privileges),
     ("crux jobs kubernetes watch", NotRun::Endless),
     ("crux jobs slurm sync", NotRun::AnotherTest),
