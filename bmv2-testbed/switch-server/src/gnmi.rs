@@ -2,9 +2,9 @@
 //!
 //! A switch that runs SONiC reports the state of its ports over gNMI alone, so a controller cannot
 //! repair such a fabric without it. [`GnmiService`] answers `Capabilities`, `Get` and `Subscribe`,
-//! on the port of P4Runtime as Stratum does, or on a listener of its own ([`serve`]). The tree of values (`gnmi/data_tree.rs`) is made anew whenever something is
-//! asked; a subscription (`gnmi/subscription.rs`) compares it with what it has sent
-//! (`gnmi/stream.rs`).
+//! on the port of P4Runtime as Stratum does, or on a listener of its own ([`serve`]). The tree of
+//! values (`gnmi/data_tree.rs`) is made anew whenever something is asked; a subscription
+//! (`gnmi/subscription.rs`) compares it with what it has sent (`gnmi/stream.rs`).
 //!
 //! The decision: a subscriber that is slow gets the newest values later, never all of them, so that
 //! nothing is queued for it beyond one answer.

@@ -55,13 +55,8 @@ fn locate_error(text: &str, format: DocumentFormat) -> impl Fn(DocumentFieldErro
 
 /// Reads a jobs document: its jobs on `fabric`, and findings about them.
 pub fn read_jobs(name: &str, fabric: &Fabric) -> Result<(Vec<Job>, Vec<Finding>), CommandError> {
-    let (text, format) =
-        (read_text(name)?, DocumentFormat::from_file_name(name).map_err(CommandError::document)?);
-    let document = document::parse_document::<JobsDocument>(&text, format, name);
-    let resolved = document
-        .map_err(CommandError::document)?
-        .resolve_jobs(fabric, name)
-        .map_err(locate_error(&text, format))?;
+    let (text, format, document) = read_jobs_document(name)?;
+    let resolved = document.resolve_jobs(fabric, name).map_err(locate_error(&text, format))?;
     Ok((resolved.jobs, resolved.findings))
 }
 
@@ -71,30 +66,20 @@ pub fn read_fitting_jobs(
     name: &str,
     fabric: &Fabric,
 ) -> Result<(Vec<Job>, Vec<Finding>), CommandError> {
+    let (text, format, document) = read_jobs_document(name)?;
+    let (mut resolved, unfit) = document.resolve_fitting_jobs(fabric, name);
+    resolved.findings.extend(unfit.into_iter().map(|(job, error)| {
+        let text = format!("left out: {}", error.with_line_in(&text, format));
+        Finding::error(format!("job {job}"), text)
+    }));
+    Ok((resolved.jobs, resolved.findings))
+}
+
+fn read_jobs_document(name: &str) -> Result<(String, DocumentFormat, JobsDocument), CommandError> {
     let (text, format) =
         (read_text(name)?, DocumentFormat::from_file_name(name).map_err(CommandError::document)?);
-    let parsed = document::parse_document::<JobsDocument>(&text, format, name);
-    let mut document = parsed.map_err(CommandError::document)?;
-    let mut unfit = Vec::new();
-    loop {
-        let error = match document.resolve_jobs(fabric, name) {
-            Ok(mut resolved) => {
-                resolved.findings.extend(unfit);
-                return Ok((resolved.jobs, resolved.findings));
-            }
-            Err(error) => error,
-        };
-        // The place of a job is that among those that are left, so it is named instead.
-        let place = error.field.strip_prefix("jobs[").and_then(|rest| rest.split_once(']'));
-        let parsed = place.and_then(|(place, field)| Some((place.parse::<usize>().ok()?, field)));
-        let Some((place, field)) = parsed.filter(|(place, _)| *place < document.jobs.len()) else {
-            return Err(locate_error(&text, format)(error));
-        };
-        let job = document.jobs.remove(place);
-        let field = field.trim_start_matches('.');
-        let text = format!("left out of {name}: {field}: {}", error.problem);
-        unfit.push(Finding::error(format!("job {}", job.id), text));
-    }
+    let document = document::parse_document(&text, format, name).map_err(CommandError::document)?;
+    Ok((text, format, document))
 }
 
 /// Reads a text file of at most [`MAX_DOCUMENT_BYTES`]; a larger one is refused without reading on.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use topology::Finding;
 use yasna::models::{GeneralizedTime, UTCTime};
 use yasna::tags::TAG_UTCTIME;
-use yasna::{ASN1Error, ASN1ErrorKind, ASN1Result, BERReader, Tag};
+use yasna::{ASN1Error, ASN1Result, BERReader, Tag};
 
 use crate::clock::{Clock, timestamp_from_unix};
 use crate::config::RawConfig;
@@ -58,7 +58,7 @@ impl CertificateWatch {
     /// A watch of the files that the configuration names.
     pub(crate) fn new(raw: &RawConfig) -> Self {
         let served = raw.northbound.tls.as_ref();
-        let etcd = raw.etcd.tls.clone();
+        let [etcd, traces] = [raw.etcd.tls.clone(), raw.traces.tls.clone()];
         let files = [
             ("northbound.tls.certificate", served.map(|tls| tls.certificate.clone())),
             ("northbound.tls.client_roots", served.and_then(|tls| tls.client_roots.clone())),
@@ -66,6 +66,8 @@ impl CertificateWatch {
             ("tls.cert", raw.tls.cert.clone()),
             ("etcd.tls.ca", etcd.ca),
             ("etcd.tls.cert", etcd.cert),
+            ("traces.tls.ca", traces.ca),
+            ("traces.tls.cert", traces.cert),
         ];
         let files = files.into_iter().filter_map(|(field, file)| Some((field, file?)));
         Self { files: files.collect(), ends: watch::Sender::default() }
@@ -140,12 +142,16 @@ fn expiry_finding(field: &str, file: &Path, end: u64, now: u64) -> Option<Findin
 /// # Errors
 /// There is none, or one is in another form.
 pub fn first_end(file: &Path) -> Result<u64, CertificateError> {
-    let certificates = CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(CertificateError::Pem)?;
+    let certificates = read_certificates(file).map_err(CertificateError::Pem)?;
     let ends = certificates.iter().map(|certificate| read_end(certificate));
     let ends: Vec<u64> = ends.collect::<Result<_, _>>().map_err(CertificateError::Form)?;
     ends.into_iter().min().ok_or(CertificateError::Pem(pem::Error::NoItemsFound))
+}
+
+/// The certificates of a PEM file, at least one.
+pub(crate) fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    let read = CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?;
+    if read.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(read) }
 }
 
 /// `notAfter` of a certificate (RFC 5280, 4.1), milliseconds of Unix time.
@@ -182,9 +188,7 @@ fn read_time(reader: BERReader<'_, '_>) -> ASN1Result<u64> {
         let time: GeneralizedTime = reader.read_generalized_time()?;
         time.datetime().unix_timestamp()
     };
-    u64::try_from(seconds.max(0))
-        .map(|seconds| seconds.saturating_mul(1_000))
-        .map_err(|_| ASN1Error::new(ASN1ErrorKind::Invalid))
+    Ok(seconds.max(0).cast_unsigned().saturating_mul(1_000))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod flows;
 mod gpu_assignment;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -142,6 +143,30 @@ impl JobsDocument {
         fabric: &Fabric,
         file: &str,
     ) -> Result<ResolvedJobs, DocumentFieldError> {
+        self.resolve_with(fabric, file, |_, error| Err(error))
+    }
+
+    /// The jobs of the document that fit `fabric`, and why each of the others does not.
+    pub fn resolve_fitting_jobs(
+        &self,
+        fabric: &Fabric,
+        file: &str,
+    ) -> (ResolvedJobs, Vec<(JobId, DocumentFieldError)>) {
+        let mut unfit = Vec::new();
+        let resolved = self.resolve_with(fabric, file, |job, error| {
+            unfit.push((JobId::from(job.id.as_str()), error));
+            Ok::<(), Infallible>(())
+        });
+        (resolved.unwrap_or_else(|never| match never {}), unfit)
+    }
+
+    /// The jobs in the ids of `fabric`, without those whose error `judge_error` accepts.
+    fn resolve_with<E>(
+        &self,
+        fabric: &Fabric,
+        file: &str,
+        mut judge_error: impl FnMut(&JobDocument, DocumentFieldError) -> Result<(), E>,
+    ) -> Result<ResolvedJobs, E> {
         let mut ids = BTreeSet::new();
         let mut ports = StatedPorts::default();
         let mut assignment = GpuAssignment::new(fabric, &self.jobs);
@@ -149,11 +174,19 @@ impl JobsDocument {
         for (index, job) in self.jobs.iter().enumerate() {
             let fields = JobFields { fabric, file, path: format!("jobs[{index}]") };
             if !ids.insert(&job.id) {
-                return Err(fields.field_error("id", format!("`{}` names two jobs", job.id)));
+                let error = fields.field_error("id", format!("`{}` names two jobs", job.id));
+                judge_error(job, error)?;
+                continue;
             }
-            let (resolved, flows) = fields.resolve_job(job, &mut assignment)?;
-            ports.claim_stated_ports(&fields, &flows)?;
-            drafts.push((resolved, flows));
+            let resolved = fields.resolve_job(job, &mut assignment);
+            let claimed = resolved.and_then(|(resolved, flows)| {
+                ports.claim_stated_ports(&fields, &flows)?;
+                Ok((resolved, flows))
+            });
+            match claimed {
+                Ok(draft) => drafts.push(draft),
+                Err(error) => judge_error(job, error)?,
+            }
         }
         let jobs: Vec<Job> = drafts
             .into_iter()

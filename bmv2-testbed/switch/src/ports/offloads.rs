@@ -5,6 +5,8 @@
 //! many segments. [`packet_socket`](super::packet_socket) receives both in that state. The decision:
 //! they are finished here, as a NIC would, so that a program sees what would be on a wire. Pure.
 
+use crate::run::hash::csum16;
+
 /// Bytes of `struct virtio_net_hdr`, which the kernel puts in front of a frame
 /// (`PACKET_VNET_HDR`).
 pub(super) const HEADER_BYTES: usize = 10;
@@ -85,7 +87,7 @@ impl Offload {
 
 /// Finishes a checksum; `None` if it is not within the frame.
 pub(super) fn finish_checksum(frame: &mut [u8], place: ChecksumPlace) -> Option<()> {
-    let sum = internet_checksum(frame.get(place.start..)?);
+    let sum = csum16(frame.get(place.start..)?);
     // Zero means no checksum in UDP, and is the same number as its complement.
     let sum = if sum == 0 { u16::MAX } else { sum };
     write_halfword(frame, place.start + place.offset, sum)
@@ -157,7 +159,7 @@ impl NetworkHeader {
         let identification = read_halfword(segment, start + 4)?.wrapping_add(number);
         write_halfword(segment, start + 4, identification)?;
         write_halfword(segment, start + 10, 0)?;
-        let sum = internet_checksum(segment.get(start..end)?);
+        let sum = csum16(segment.get(start..end)?);
         write_halfword(segment, start + 10, sum)
     }
 }
@@ -173,14 +175,6 @@ fn network_header(frame: &[u8]) -> Option<NetworkHeader> {
     let least = if ethertype == IPV4 { 20 } else { 40 };
     let is_known = [IPV4, IPV6].contains(&ethertype) && frame.len() >= start + least;
     is_known.then_some(NetworkHeader { start, is_ipv4: ethertype == IPV4 })
-}
-
-/// The complement of the sum of all halfwords in one's complement (RFC 1071).
-fn internet_checksum(bytes: &[u8]) -> u16 {
-    let (halfwords, rest) = bytes.as_chunks::<2>();
-    let sum: u32 = halfwords.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
-    let odd = rest.first().map_or(0, |byte| u32::from(*byte) << 8);
-    !fold_sum(sum + odd)
 }
 
 fn fold_sum(sum: u32) -> u16 {
@@ -232,7 +226,7 @@ mod tests {
         }
         head.extend(addresses);
         let pseudo = [addresses, &[0, protocol], &bytes.to_be_bytes()].concat();
-        header[offset..offset + 2].copy_from_slice(&(!internet_checksum(&pseudo)).to_be_bytes());
+        header[offset..offset + 2].copy_from_slice(&(!csum16(&pseudo)).to_be_bytes());
         let place = ChecksumPlace { start: head.len(), offset };
         ([head, header, payload.to_vec()].concat(), place)
     }
@@ -244,7 +238,7 @@ mod tests {
         let protocol = if transport == Transport::Tcp { 6 } else { 17 };
         let bytes = ((frame.len() - start) as u16).to_be_bytes();
         let covered = [addresses, &[0, protocol], &bytes, &frame[start..]].concat();
-        internet_checksum(&covered) == 0 && (!is_ipv4 || internet_checksum(&frame[14..34]) == 0)
+        csum16(&covered) == 0 && (!is_ipv4 || csum16(&frame[14..34]) == 0)
     }
 
     #[test]
@@ -320,7 +314,7 @@ mod tests {
             finish_checksum(&mut frame, place).unwrap();
             // The header of IPv4 is finished by the stack, which this one is not.
             if is_ipv4 {
-                let sum = internet_checksum(&frame[14..34]);
+                let sum = csum16(&frame[14..34]);
                 write_halfword(&mut frame, 24, sum).unwrap();
             }
             prop_assert!(is_finished(&frame, transport, is_ipv4));

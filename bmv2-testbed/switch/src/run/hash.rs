@@ -209,7 +209,8 @@ fn u16_words(bytes: &[u8]) -> impl Iterator<Item = u16> {
     bytes.chunks(2).map(|pair| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
 }
 
-fn csum16(bytes: &[u8]) -> u16 {
+/// The Internet checksum: the complement of the sum of all halfwords in one's complement (RFC 1071).
+pub(crate) fn csum16(bytes: &[u8]) -> u16 {
     let sum: u64 = u16_words(bytes).map(u64::from).sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);

@@ -465,20 +465,14 @@ impl NorthboundService {
         in_force: PolicyContent,
         slot: PlanningSlot,
     ) -> Result<(PolicyContent, PlanningSlot), ServiceError> {
-        let (request, most, now) =
-            (request.clone(), self.document_max, self.access.clock().unix_now());
-        let work = move || {
-            if let Some(file) = &request.policy {
-                check_policy_file(file, most).map_err(|finding| (true, finding))?;
-            }
-            request.resolve(in_force, now).map_err(|finding| (false, finding))
-        };
-        let (resolved, slot) = slot.run_then_return(work).await?;
-        let content = resolved.map_err(|(is_limit, finding)| match is_limit {
-            true => self.refuse_limited(LimitReached::Document, finding),
-            false => refuse_with(finding),
-        })?;
-        Ok((content, slot))
+        if let Some(file) = &request.policy {
+            check_policy_file(file, self.document_max)
+                .map_err(|finding| self.refuse_limited(LimitReached::Document, finding))?;
+        }
+        let (request, now) = (request.clone(), self.access.clock().unix_now());
+        let resolving = slot.run_then_return(move || request.resolve(in_force, now));
+        let (content, slot) = resolving.await?;
+        Ok((content.map_err(refuse_with)?, slot))
     }
 }
 

@@ -397,19 +397,11 @@ fn resolvable_jobs(
     fabric: &Fabric,
     findings: &mut Vec<Finding>,
 ) -> Vec<Job> {
-    // One by one, as a document is refused whole if one host is missing.
-    let alone = stored.jobs.iter().filter_map(|job| {
-        let document = JobsDocument { jobs: vec![job.clone()] };
-        match document.resolve_jobs(fabric, STORED_JOBS) {
-            Ok(resolved) => Some(resolved.jobs),
-            Err(error) => {
-                let text = format!("not restored: {error}");
-                findings.push(Finding::warning(format!("job {}", job.id), text));
-                None
-            }
-        }
-    });
-    alone.flatten().collect()
+    let (resolved, unfit) = stored.resolve_fitting_jobs(fabric, STORED_JOBS);
+    findings.extend(unfit.into_iter().map(|(job, error)| {
+        Finding::warning(format!("job {job}"), format!("not restored: {error}"))
+    }));
+    resolved.jobs
 }
 
 /// The value, or none and a finding with the error.

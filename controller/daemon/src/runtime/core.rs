@@ -265,11 +265,10 @@ impl Core {
             && let Err(reason) = self.state.archive_mut().store_record(record).await
         {
             // The record may be stored although the response was lost; a retry then overwrites it.
-            let text = format!("refused: it could not be stored, and nothing is changed: {reason}");
             return Effects {
                 cause,
                 generation: self.state.state().generation(),
-                ..Effects::from_refusal(Finding::error("policy", text))
+                ..Effects::from_refusal(unstored_finding("policy", &reason))
             };
         }
         Effects { record: None, ..self.step_state(event) }
@@ -296,4 +295,10 @@ impl Core {
             self.cluster.confirm_prepared(planned);
         }
     }
+}
+
+/// The refusal of a change that could not be stored.
+fn unstored_finding(about: &str, reason: &str) -> Finding {
+    let text = format!("refused: it could not be stored, and nothing is changed: {reason}");
+    Finding::error(about, text)
 }

@@ -105,6 +105,24 @@ fn mistakes_in_jobs_name_file_and_field() {
 }
 
 #[test]
+fn a_job_that_does_not_fit_costs_no_other_one() {
+    let misfit = job("b", "").replace("h2", "h22");
+    let text = [job("a", ""), misfit, job("a", ""), job("c", "")].concat();
+    let document: JobsDocument = parse_document(&text, DocumentFormat::Toml, "jobs.toml").unwrap();
+    let (resolved, unfit) = document.resolve_fitting_jobs(&clos(2, 2, 3), "jobs.toml");
+    let ids: Vec<String> = resolved.jobs.iter().map(|job| job.id.to_string()).collect();
+    assert_eq!(ids, ["a", "c"]);
+    let unfit: Vec<String> = unfit.iter().map(|(id, error)| format!("{id}: {error}")).collect();
+    assert_eq!(
+        unfit,
+        [
+            "b: jobs.toml: jobs[1].gpus.h22: the fabric has no host `h22`; did you mean `h2`?",
+            "a: jobs.toml: jobs[2].id: `a` names two jobs",
+        ]
+    );
+}
+
+#[test]
 fn mistakes_in_flows_name_file_and_field() {
     let stated = flow("bytes = 1.0, udp_src_port = 5");
     check_refused(&[

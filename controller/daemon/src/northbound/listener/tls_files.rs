@@ -15,6 +15,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use tracing::{info, warn};
 
+use crate::certificates::read_certificates;
 use crate::config::TlsFiles;
 use api::private_file::read_private;
 
@@ -133,13 +134,7 @@ fn load_identity(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
 
 /// The certificates of a file, at least one.
 fn load_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
-        Ok(found) if found.is_empty() => {
-            Err(file_error(file, "certificate", pem::Error::NoItemsFound))
-        }
-        read => read.map_err(|source| file_error(file, "certificate", source)),
-    }
+    read_certificates(file).map_err(|source| file_error(file, "certificate", source))
 }
 
 fn file_error(file: &Path, wanted: &'static str, source: pem::Error) -> TlsError {

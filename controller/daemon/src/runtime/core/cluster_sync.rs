@@ -57,7 +57,7 @@ impl Core {
         let learned = self.state.archive().learned_fabric(self.state.state().fabric());
         let learned = or_finding(learned, findings).flatten();
         if let Some(fabric) = learned.or_else(|| self.adopt_stored_history(findings)) {
-            let effects = self.step_to_fabric(fabric, now).await;
+            let effects = self.step_to_fabric(self.fabric_event(&fabric), now).await;
             self.apply_effects(effects, now).await?;
         }
         for record in records {

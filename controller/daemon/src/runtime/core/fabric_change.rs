@@ -4,12 +4,14 @@
 //! The decision: everything that is known goes over by name. A job keeps its plan, a part that has
 //! failed stays out of use, and a session whose switch has the same place and address goes on.
 
+use std::collections::BTreeSet;
+
 use planner::JobId;
 use tokio::time::Instant;
 use topology::spec::{FabricDocument, explicit_document};
 use topology::{AvailabilityChange, Fabric, Finding};
 
-use super::Core;
+use super::{Core, unstored_finding};
 use crate::fabric_history::{FabricHistory, is_same};
 use crate::runtime::archive::or_finding;
 use crate::runtime::log::log_finding;
@@ -26,37 +28,45 @@ impl Core {
     /// # Errors
     /// Why it would be refused.
     pub(super) fn consider_fabric(&self, fabric: &Fabric) -> Result<ConsideredFabric, Finding> {
+        let (next, lost_jobs) = self.consider_event(self.fabric_event(fabric))?;
+        let request = next.current_request().settled();
+        Ok(ConsideredFabric { request, jobs: self.state.state().running_jobs(), lost_jobs })
+    }
+
+    /// The state after an event on another fabric, and the jobs that it loses.
+    ///
+    /// # Errors
+    /// Why it would be refused.
+    fn consider_event(&self, event: StateEvent) -> Result<(State, Vec<JobId>), Finding> {
         if self.state.archive().learns_fabric() {
             return Err(learns_finding());
         }
-        let state = self.state.state();
-        let jobs = state.running_jobs();
-        let event = self.fabric_event(fabric);
-        let mut next = state.clone();
+        let mut next = self.state.state().clone();
         if let Some(refusal) = next.step(event).refusal {
             return Err(refusal);
         }
-        let kept = next.running_jobs();
-        let is_lost = |id: &JobId| kept.iter().all(|job| job.id != *id);
-        let lost_jobs = jobs.iter().map(|job| job.id.clone()).filter(is_lost).collect();
-        Ok(ConsideredFabric { request: next.current_request().settled(), jobs, lost_jobs })
+        let kept: BTreeSet<JobId> = next.running_jobs().into_iter().map(|job| job.id).collect();
+        let jobs = self.state.state().running_jobs().into_iter().map(|job| job.id);
+        let lost = jobs.filter(|job| !kept.contains(job)).collect();
+        Ok((next, lost))
     }
 
     /// Stores a fabric that an operator gives, then has it in force: all of it, or nothing.
     pub(super) async fn apply_fabric(&mut self, proposal: FabricProposal, now: Instant) -> Effects {
         let FabricProposal { fabric, signature, is_of_file, force } = proposal;
-        let refuse = |refusal: Finding, state: &State| Effects {
+        let generation = self.state.state().generation();
+        let refuse = |refusal: Finding| Effects {
             cause: "a fabric",
-            generation: state.generation(),
+            generation,
             ..Effects::from_refusal(refusal)
         };
-        let refusal = self.cluster.refusal_about("fabric");
-        let considered = refusal.map_or_else(|| self.consider_fabric(&fabric), Err);
-        match considered {
-            Err(refusal) => return refuse(refusal, self.state.state()),
-            Ok(ConsideredFabric { lost_jobs, .. }) if !lost_jobs.is_empty() && !force => {
-                return refuse(lost_jobs_finding(&lost_jobs), self.state.state());
-            }
+        if let Some(refusal) = self.cluster.refusal_about("fabric") {
+            return refuse(refusal);
+        }
+        let event = self.fabric_event(&fabric);
+        match self.consider_event(event.clone()) {
+            Err(refusal) => return refuse(refusal),
+            Ok((_, lost)) if !lost.is_empty() && !force => return refuse(lost_jobs_finding(&lost)),
             Ok(_) => {}
         }
         let document = explicit_document(&fabric);
@@ -66,23 +76,21 @@ impl Core {
         let history = if changes { history.with_revision(document, signature) } else { history };
         let record = StoreRecord::FabricHistory(Box::new(history.clone()));
         if let Err(reason) = self.state.archive_mut().store_record(record).await {
-            let text = format!("refused: it could not be stored, and nothing is changed: {reason}");
-            return refuse(Finding::error("fabric", text), self.state.state());
+            return refuse(unstored_finding("fabric", &reason));
         }
         report_other_file(&history, &self.findings);
         self.state.publish_fabric_history(history);
         if !changes {
-            let generation = self.state.state().generation();
             return Effects { cause: "a fabric", generation, ..Effects::default() };
         }
-        let effects = self.step_to_fabric(fabric, now).await;
+        let effects = self.step_to_fabric(event, now).await;
         self.store_effects(effects).await
     }
 
     /// Adopts a fabric that discovery found.
     pub(super) async fn adopt_learned(&mut self, fabric: Fabric, now: Instant) -> Effects {
         let record = StoreRecord::Fabric(Box::new(explicit_document(&fabric)));
-        let effects = self.step_to_fabric(fabric, now).await;
+        let effects = self.step_to_fabric(self.fabric_event(&fabric), now).await;
         let mut effects = self.store_effects(effects).await;
         if effects.refusal.is_none() {
             effects.findings.extend(self.state.archive_mut().store_or_report(record).await);
@@ -91,9 +99,9 @@ impl Core {
     }
 
     /// The step to another fabric, on which failures are known as before.
-    pub(super) async fn step_to_fabric(&mut self, fabric: Fabric, now: Instant) -> Effects {
+    pub(super) async fn step_to_fabric(&mut self, event: StateEvent, now: Instant) -> Effects {
         let before = self.state.state().fabric().clone();
-        let effects = self.step_state(self.fabric_event(&fabric));
+        let effects = self.step_state(event);
         if effects.refusal.is_none() {
             let fabric = self.state.state().fabric().clone();
             self.observer.adopt_fabric(&before, &fabric, now);
@@ -105,7 +113,7 @@ impl Core {
     }
 
     /// The event with which everything continues on another fabric.
-    fn fabric_event(&self, fabric: &Fabric) -> StateEvent {
+    pub(super) fn fabric_event(&self, fabric: &Fabric) -> StateEvent {
         let known = self.state.state().fabric();
         let failures: Vec<AvailabilityChange> = failures_of(known, fabric).collect();
         self.state.event_on_fabric(fabric.with_changes(failures))
