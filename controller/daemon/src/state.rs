@@ -35,8 +35,8 @@ pub(crate) use self::drain_report::{DrainReport, LinkUse};
 pub use self::event::{Effects, PlanRollout, PolicyProposal, StartingState, StateEvent};
 use self::event_refusal::{EventRefusal, check_jobs, check_names};
 pub use self::plan_request::{PlanRequest, PlanResult};
-use self::reported_jobs::DocumentedJobs;
 pub use self::reported_jobs::ReportedJobs;
+use self::reported_jobs::{DocumentedJobs, ExcessJob};
 use self::returning_parts::ReturningParts;
 pub(crate) use self::snapshot::{
     FabricRecord, PlanRecord, RecordedPlan, ReportedJobsRecord, history_from_revisions,
@@ -318,23 +318,34 @@ impl State {
     fn apply_reported_jobs(&mut self, mut reported: ReportedJobs) -> Result<Effects, EventRefusal> {
         check_jobs(&self.fabric, &reported.jobs)?;
         reported.yield_to_documents(&self.jobs);
-        let before = std::mem::replace(&mut self.reported, reported);
+        self.reported = reported;
         let record = StoreRecord::ReportedJobs(jobs_document(&self.fabric, &self.reported.jobs));
-        let mut effects = Effects::with_record(record);
-        let had: BTreeSet<&JobId> = before.jobs.iter().map(|job| &job.id).collect();
-        let documented = DocumentedJobs::new(&self.jobs);
-        // A hidden job is reported once, when it first appears.
-        let added = self.reported.jobs.iter().filter(|job| !had.contains(&job.id));
-        let hidden = added.filter(|job| documented.hides_job(job));
-        effects.findings = hidden.map(reported_jobs::hidden_job_finding).collect();
-        Ok(effects)
+        Ok(Effects::with_record(record))
     }
 
     /// The documented jobs and the reported jobs that they do not hide.
     pub(crate) fn running_jobs(&self) -> Vec<Job> {
+        self.jobs.iter().chain(self.planned_reports()).cloned().collect()
+    }
+
+    /// The reported jobs that no documented job hides.
+    fn planned_reports(&self) -> impl Iterator<Item = &Job> {
         let documented = DocumentedJobs::new(&self.jobs);
-        let reported = self.reported.jobs.iter().filter(|job| !documented.hides_job(job));
-        self.jobs.iter().chain(reported).cloned().collect()
+        self.reported.jobs.iter().filter(move |job| !documented.hides_job(job))
+    }
+
+    /// The reported jobs for whose GPUs there is no room.
+    fn excess_jobs(&self) -> Vec<ExcessJob<'_>> {
+        reported_jobs::excess_jobs(&self.fabric, &self.jobs, self.planned_reports())
+    }
+
+    /// What is wrong with reported jobs for as long as they are announced.
+    fn report_findings(&self) -> Vec<Finding> {
+        let documented = DocumentedJobs::new(&self.jobs);
+        let hidden = self.reported.jobs.iter().filter(|job| documented.hides_job(job));
+        let hidden = hidden.map(reported_jobs::hidden_job_finding);
+        let excess = self.excess_jobs();
+        hidden.chain(excess.iter().map(|excess| excess.to_finding(&self.fabric))).collect()
     }
 
     /// The running jobs, with the slowdown of those for which this policy asks for it: what no plan
@@ -359,7 +370,9 @@ impl State {
         };
         // The first override that matches wins, so what is known of reports comes before the
         // operator's: a job that is not believed must not get what was meant for an honest one.
-        let mut overrides = fixed(&self.reported.distrusted, job_levels.first());
+        let mut distrusted = self.reported.distrusted.clone();
+        distrusted.extend(self.excess_jobs().iter().map(|excess| excess.job.id.clone()));
+        let mut overrides = fixed(&distrusted, job_levels.first());
         overrides.extend(fixed(&self.reported.profiled, job_levels.last()));
         overrides.extend(policy.overrides.iter().cloned());
         let room = self.basis.pin_room.map_or(usize::MAX, |(_, pins)| pins);
@@ -438,6 +451,7 @@ impl State {
             previous: self.previous_plan(),
             depth: PlanDepth::Quick,
             in_force: in_force.map(|had| (Arc::clone(&had.plan), Arc::clone(&had.report))),
+            findings: self.report_findings(),
         }
     }
 

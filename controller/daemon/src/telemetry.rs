@@ -23,6 +23,7 @@ mod host_levels;
 mod host_reporters;
 mod host_statuses;
 mod measured_iteration;
+mod name_claims;
 pub mod pin_hits;
 mod plausibility;
 mod profile;

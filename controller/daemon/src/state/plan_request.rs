@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use planner::{Job, Plan, PlanDepth, PlanInput, PlanMemory, PlanReport, Policy};
-use topology::Fabric;
+use topology::{Fabric, Finding};
 
 use crate::pipelines::FabricWiring;
 
@@ -24,6 +24,8 @@ pub struct PlanRequest {
     pub(super) depth: PlanDepth,
     /// The plan in force with its report, whose comparisons the new report keeps.
     pub(super) in_force: Option<(Arc<Plan>, Arc<PlanReport>)>,
+    /// What is wrong with the jobs, for the report.
+    pub(super) findings: Vec<Finding>,
 }
 
 /// The plan for a request.
@@ -65,7 +67,8 @@ impl PlanRequest {
     /// this one afterwards. A flow for whose pin some switch has no room is left to ECMP, and a
     /// finding of the report names it.
     pub fn continue_plan(self, memory: &mut PlanMemory) -> PlanResult {
-        let Self { inputs, fabric, jobs, wiring, policy, previous, depth, in_force } = self;
+        let Self { inputs, fabric, jobs, wiring, policy, previous, depth, in_force, findings } =
+            self;
         let input = PlanInput { fabric: fabric.clone(), jobs };
         let (input, policy) = policy.with_adopted_jobs(input);
         let (mut plan, mut report) =
@@ -75,7 +78,7 @@ impl PlanRequest {
             plan = memory.unpin_flows(plan, shortages.spilled.keys().copied());
         }
         report.unpinned = shortages.spilled;
-        report.findings.extend(shortages.findings);
+        report.findings.extend(findings.into_iter().chain(shortages.findings));
         if let Some((plan_in_force, earlier)) = in_force {
             report.keep_earlier(&plan, &policy, &plan_in_force, &earlier.comparison);
         }

@@ -3,16 +3,16 @@
 //! The decision: documents win. Only the operator can write a document, but anybody on a host can
 //! send reports, and a report must not hide a job of the operator's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use planner::{Flow, Job, JobId};
-use topology::{Finding, NicId};
+use topology::{Fabric, Finding, HostId, NicId};
 
 /// Jobs that are known from reports. Where one has the name or a flow of a documented job, the
 /// document wins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReportedJobs {
-    /// The jobs.
+    /// The jobs, in the order in which they were announced.
     pub jobs: Vec<Job>,
     /// Those too new to be ranked: they have the highest level (Crux §5).
     pub profiled: BTreeSet<JobId>,
@@ -50,6 +50,59 @@ impl<'a> DocumentedJobs<'a> {
         let mut flow_keys = reported.flows.iter().filter_map(flow_key);
         self.names.contains(&reported.id) || flow_keys.any(|key| self.flow_keys.contains(&key))
     }
+}
+
+/// A reported job that has GPUs of a host of which others have all that are left.
+pub(super) struct ExcessJob<'a> {
+    pub(super) job: &'a Job,
+    host: HostId,
+    /// Who has GPUs of that host.
+    owners: Vec<&'a JobId>,
+}
+
+impl ExcessJob<'_> {
+    /// What to do about it.
+    pub(super) fn to_finding(&self, fabric: &Fabric) -> Finding {
+        let host = fabric.host(self.host);
+        let (claimed, has) = (self.job.gpus.get(&self.host).copied().unwrap_or(0), host.gpus);
+        let owners: Vec<&str> = self.owners.iter().map(|id| id.as_str()).collect();
+        let text = format!(
+            "announces {claimed} of the {has} GPUs of {}, and {} has the others it needs: it has \
+             the lowest level until one of them ends",
+            host.name,
+            owners.join(", "),
+        );
+        Finding::warning(format!("job {}", self.job.id), text)
+    }
+}
+
+/// Of `reported` jobs, those for whose GPUs a host has no room beside the `documented` jobs and the
+/// reported ones before them. Who announces the GPUs of others must not get their level.
+pub(super) fn excess_jobs<'a>(
+    fabric: &Fabric,
+    documented: &'a [Job],
+    reported: impl Iterator<Item = &'a Job>,
+) -> Vec<ExcessJob<'a>> {
+    let mut owners: BTreeMap<HostId, (u32, Vec<&JobId>)> = BTreeMap::new();
+    let mut excess = Vec::new();
+    let all = documented.iter().map(|job| (job, true)).chain(reported.map(|job| (job, false)));
+    for (job, is_documented) in all {
+        let is_full = |(host, gpus): &(&HostId, &u32)| {
+            let taken = owners.get(host).map_or(0, |(taken, _)| *taken);
+            taken.saturating_add(**gpus) > fabric.host(**host).gpus
+        };
+        if !is_documented && let Some((host, _)) = job.gpus.iter().find(is_full) {
+            let owners = owners.get(host).map_or_else(Vec::new, |(_, owners)| owners.clone());
+            excess.push(ExcessJob { job, host: *host, owners });
+            continue;
+        }
+        for (host, gpus) in &job.gpus {
+            let (taken, owners) = owners.entry(*host).or_default();
+            *taken = taken.saturating_add(*gpus);
+            owners.push(&job.id);
+        }
+    }
+    excess
 }
 
 /// What identifies a flow on the wire; nothing where its host chooses the port, so that jobs may

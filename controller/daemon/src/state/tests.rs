@@ -363,6 +363,42 @@ fn reports_change_no_level_of_a_documents_job() {
     assert_eq!(levels(&state)["liar"], 0);
 }
 
+/// Fifteen jobs on the sixteen GPUs of two hosts were all ranked by what they said of themselves.
+#[test]
+fn the_gpus_of_a_host_are_given_once() {
+    let mut state = learned();
+    let whole = |name: &str, host: usize| Job {
+        gpus: BTreeMap::from([(HostId::from(host), 8)]),
+        flop_per_iteration: 9e15,
+        flows: vec![Flow { src: NicId::from(host), ..job(name, 9).flows[0].clone() }],
+        ..job(name, 9)
+    };
+    settle(&mut state, StateEvent::JobsChanged(vec![whole("document", 0)]));
+    let report = |state: &mut State, jobs: Vec<Job>| {
+        settle(state, StateEvent::JobsReported(ReportedJobs { jobs, ..Default::default() }));
+        settle(state, StateEvent::Quiet);
+        let rollout = state.latest_rollout().unwrap();
+        let levels = rollout.plan.jobs.iter().map(|job| (job.id.to_string(), job.level));
+        (levels.collect::<BTreeMap<_, _>>(), rollout.report.findings.clone())
+    };
+    let with_port = |job: Job, port| {
+        let flows = job.flows.iter().map(|flow| Flow { udp_src_port: Some(port), ..flow.clone() });
+        Job { flows: flows.collect(), ..job }
+    };
+    let taker = with_port(whole("a", 0), 50_001);
+    let (first, second) = (whole("z", 1), with_port(whole("b", 1), 50_001));
+    let (levels, findings) = report(&mut state, vec![taker, first.clone(), second.clone()]);
+    assert_eq!((levels["a"], levels["b"]), (0, 0));
+    assert!(levels["z"] > 0 && levels["document"] > 0, "{levels:?}");
+    let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert_eq!(findings.len(), 2, "{findings:?}");
+    assert!(findings[0].contains("job a: announces 8 of the 8 GPUs of h1, and document has"));
+    assert!(findings[1].contains("job b: announces 8 of the 8 GPUs of h2, and z has"));
+    // Once the other one has ended, it is as good as any.
+    let (levels, findings) = report(&mut state, vec![second]);
+    assert!(levels["b"] > 0 && findings.is_empty(), "{levels:?} {findings:?}");
+}
+
 /// Hysteresis ends with the events: levels that an override left behind stayed for good.
 #[test]
 fn quiet_settles_the_plan_once_after_events() {

@@ -22,6 +22,7 @@ use topology::{Fabric, Finding, NicId, Severity};
 use super::announced_job::{TakenGpus, is_complete, resolve_announcement};
 use super::counter_aggregator::ReportedIteration;
 use super::measured_iteration::{ExpectedIteration, IterationMeasurement, MeasuredIteration};
+use super::name_claims::{NAME_KEPT, NameClaims};
 use super::plausibility;
 use super::profile::{ReportedProfile, UNKNOWN_FLOP, UNKNOWN_SECONDS, profile_differs};
 use super::reporter_identity::ReportOwner;
@@ -56,6 +57,9 @@ pub struct ReportedJobRegistry {
     jobs: BTreeMap<String, ReportedJob>,
     /// Who has the open streams.
     streams: BTreeMap<ReporterId, ReporterIdentity>,
+    names: NameClaims,
+    /// Jobs announced so far, to know which came first.
+    announced: u64,
     has_changed: bool,
 }
 
@@ -74,6 +78,8 @@ pub(super) const NOT_ANNOUNCED: &str = "not this reporter's; announce it first";
 #[derive(Debug)]
 struct ReportedJob {
     owner: ReportOwner,
+    /// How many were announced before it.
+    number: u64,
     /// Every field given, every port chosen.
     document: JobDocument,
     /// The document resolved to ids of the fabric.
@@ -106,7 +112,14 @@ enum ProfilingStage {
 impl ReportedJobRegistry {
     /// A registry without jobs.
     pub fn new(limits: TelemetryConfig) -> Self {
-        Self { limits, jobs: BTreeMap::new(), streams: BTreeMap::new(), has_changed: false }
+        Self {
+            limits,
+            jobs: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            names: NameClaims::default(),
+            announced: 0,
+            has_changed: false,
+        }
     }
 
     /// Restores jobs that were reported before a restart, or to another member that led before.
@@ -115,8 +128,13 @@ impl ReportedJobRegistry {
     pub fn restore_jobs(&mut self, reported: &ReportedJobs, fabric: &Fabric, now: Instant) {
         let documents = jobs_document(fabric, &reported.jobs).jobs;
         for (document, job) in documents.into_iter().zip(&reported.jobs) {
-            let entry =
-                || ReportedJob::new(document.clone(), job.clone(), ProfilingStage::Known, now);
+            let announced = &mut self.announced;
+            let entry = || {
+                *announced += 1;
+                let stage = ProfilingStage::Known;
+                let entry = ReportedJob::new(document.clone(), job.clone(), stage, now);
+                ReportedJob { number: *announced, ..entry }
+            };
             self.jobs.entry(document.id.clone()).or_insert_with(entry).last_report = now;
         }
     }
@@ -212,8 +230,10 @@ impl ReportedJobRegistry {
 
     /// The jobs as they are to be planned.
     pub fn reported_jobs(&self) -> ReportedJobs {
+        let mut entries: Vec<&ReportedJob> = self.jobs.values().collect();
+        entries.sort_by_key(|entry| entry.number);
         ReportedJobs {
-            jobs: self.jobs.values().map(|entry| entry.job.clone()).collect(),
+            jobs: entries.into_iter().map(|entry| entry.job.clone()).collect(),
             profiled: self.profiled_jobs().map(|entry| entry.job.id.clone()).collect(),
             distrusted: self.distrusted_jobs().map(|entry| entry.job.id.clone()).collect(),
         }
@@ -288,6 +308,7 @@ impl ReportedJobRegistry {
     ) -> Result<Finding, Finding> {
         let name = announcement.id.clone();
         self.check_owner(&name, from)?;
+        self.check_tenant(from, announcement, now)?;
         self.check_room(&name, from)?;
         let taken = || self.taken_gpus(&name);
         let (document, job) = resolve_announcement(announcement, fabric, taken)?;
@@ -298,9 +319,17 @@ impl ReportedJobRegistry {
             if is_complete(announcement) { ProfilingStage::Known } else { ProfilingStage::Waiting };
         let mut entry = ReportedJob::new(document, job, stage, now);
         entry.owner = ReportOwner::of_stream(from);
-        if let Some(had) = self.jobs.remove(&name) {
-            entry.keep_profile(had);
+        match self.jobs.remove(&name) {
+            Some(had) => {
+                entry.number = had.number;
+                entry.keep_profile(had);
+            }
+            None => {
+                self.announced += 1;
+                entry.number = self.announced;
+            }
         }
+        self.names.release(&name);
         self.jobs.insert(name.clone(), entry);
         self.has_changed = true;
         self.begin_profiles(now);
@@ -330,6 +359,32 @@ impl ReportedJobRegistry {
             Ok(())
         } else {
             Err(refusal(name, "another reporter has a job of this name"))
+        }
+    }
+
+    /// A name belongs to the tenant that had it last, or whoever waits for a job to be silent takes
+    /// its name and locks its owner out.
+    fn check_tenant(
+        &self,
+        from: ReporterId,
+        announcement: &JobDocument,
+        now: Instant,
+    ) -> Result<(), Finding> {
+        let (name, tenant) = (&announcement.id, &announcement.tenant);
+        let others = self.jobs.get(name).filter(|entry| entry.owner.stream != Some(from));
+        let running = others.map(|entry| &entry.document.tenant);
+        match running.or_else(|| self.names.owner(name, now)) {
+            Some(owner) if owner != tenant => {
+                let owner = owner.as_ref().map_or("a job without a tenant".to_owned(), |tenant| {
+                    format!("a job of tenant `{tenant}`")
+                });
+                let hours = NAME_KEPT.as_secs() / 3_600;
+                let text = format!(
+                    "{owner} has or had this name in the last {hours} hours; choose another"
+                );
+                Err(refusal(name, &text))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -433,6 +488,7 @@ impl ReportedJobRegistry {
             .jobs
             .extract_if(.., is_silent)
             .map(|(name, entry)| {
+                self.names.keep(&name, &entry.document.tenant, entry.last_report);
                 let silent = allowed(&entry).as_secs_f64();
                 let text = format!("silent for {silent} s, so it counts as ended");
                 entry.feedback(job_finding(&name, Finding::warning, text))
@@ -461,6 +517,7 @@ impl ReportedJob {
     fn new(document: JobDocument, job: Job, stage: ProfilingStage, now: Instant) -> Self {
         Self {
             owner: ReportOwner::default(),
+            number: 0,
             document,
             job,
             last_report: now,
@@ -570,5 +627,7 @@ fn refusal(job: &str, why: &str) -> Finding {
     job_finding(job, Finding::error, format!("refused: {why}"))
 }
 
+#[cfg(test)]
+mod liars;
 #[cfg(test)]
 mod tests;

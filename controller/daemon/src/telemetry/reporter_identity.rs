@@ -4,6 +4,7 @@
 //! nobody's to announce with it; and a job whose stream broke is kept for whoever has its lease, or
 //! where none was sent for the same owner of a token at the same address.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -63,6 +64,18 @@ impl ReportOwner {
     pub(super) fn close_stream(&mut self, stream: ReporterId, identity: Option<&ReporterIdentity>) {
         if self.stream == Some(stream) {
             *self = Self { stream: None, kept_for: identity.cloned() };
+        }
+    }
+}
+
+/// Who an operator has to ask: the owner of the token, and the address.
+impl fmt::Display for ReporterIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.caller, self.address) {
+            (Some(caller), Some(address)) => write!(f, "{caller} at {address}"),
+            (Some(caller), None) => f.write_str(caller),
+            (None, Some(address)) => write!(f, "a reporter at {address}"),
+            (None, None) => f.write_str("an unknown reporter"),
         }
     }
 }

@@ -398,8 +398,7 @@ impl TelemetryTask {
 
     fn send_feedback(&mut self, feedback: impl IntoIterator<Item = ReportFeedback>) {
         for reply in feedback {
-            let is_new_refusal = reply.is_refusal()
-                && self.refused_reports.record_refusal(&reply.job, &reply.finding, Instant::now());
+            let is_new_refusal = reply.is_refusal() && self.record_refusal(&reply);
             if self.registry.is_new_feedback(&reply) || is_new_refusal {
                 log_feedback(&reply);
             }
@@ -410,6 +409,15 @@ impl TelemetryTask {
                 self.send_reply(reporter, ReporterReply::Feedback(reply));
             }
         }
+    }
+
+    /// Keeps a refusal for doctor; whether it is a new one.
+    fn record_refusal(&mut self, reply: &ReportFeedback) -> bool {
+        let stream = reply.to.and_then(|to| self.streams.get(&to));
+        let unknown = ReporterIdentity::default();
+        let reporter = stream.map_or(&unknown, |(identity, _)| identity);
+        let refused = (reply.job.as_str(), &reply.finding);
+        self.refused_reports.record_refusal(reporter, refused, Instant::now())
     }
 
     /// A reporter that does not read its feedback loses it; the task must not wait.

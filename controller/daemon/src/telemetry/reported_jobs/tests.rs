@@ -12,14 +12,14 @@ use crate::config::Config;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A census of a small fabric, and the time there.
-struct Town {
-    registry: ReportedJobRegistry,
-    fabric: Fabric,
-    now: Instant,
+pub(super) struct Town {
+    pub(super) registry: ReportedJobRegistry,
+    pub(super) fabric: Fabric,
+    pub(super) now: Instant,
 }
 
 impl Town {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut limits = Config::default().telemetry;
         limits.profiled_at_once = 1.try_into().unwrap();
         limits.jobs_per_reporter = 3.try_into().unwrap();
@@ -57,13 +57,13 @@ impl Town {
         reported.jobs.iter().map(name).collect()
     }
 
-    fn pass(&mut self, time: Duration) -> Vec<ReportFeedback> {
+    pub(super) fn pass(&mut self, time: Duration) -> Vec<ReportFeedback> {
         self.now += time;
         self.registry.advance_time(self.now)
     }
 }
 
-fn job(name: &str) -> JobDocument {
+pub(super) fn job(name: &str) -> JobDocument {
     let port = name.bytes().map(u16::from).sum();
     JobDocument {
         id: name.to_owned(),
@@ -79,7 +79,7 @@ fn job(name: &str) -> JobDocument {
 }
 
 /// A second with five iterations.
-fn window(name: &str) -> ReportWindow {
+pub(super) fn window(name: &str) -> ReportWindow {
     ReportWindow {
         job: name.to_owned(),
         seconds: 1.0,
@@ -342,6 +342,33 @@ fn impossible_announcements_are_refused() {
     assert!(announced(&mut lab, 1e15, 1.0, 1e18).contains("its cable takes"));
     assert!(lab.reported().is_empty());
     assert!(announced(&mut lab, 1e15, 1.0, 1e9).contains("planned by what is known"));
+}
+
+/// A job that was cut off for the grace found its name taken, and was refused from then on.
+#[test]
+fn a_silent_name_is_kept_for_its_tenant_and_an_ended_one_is_free() {
+    let mut lab = Town::new();
+    let of_tenant = |name: &str, tenant: &str| {
+        let job = JobDocument { tenant: Some(tenant.to_owned()), ..job(name) };
+        JobReport::Announcement(Box::new(job))
+    };
+    lab.report(1, of_tenant("a", "red"));
+    lab.registry.close_stream(ReporterId(1));
+    lab.pass(Config::default().telemetry.grace);
+    assert!(lab.reported().is_empty());
+    let refused = lab.report(2, of_tenant("a", "blue"));
+    assert!(refused.contains("a job of tenant `red` has or had this name"), "{refused}");
+    assert!(lab.announce(2, "a").contains("refused"), "nor has a job without a tenant");
+    assert!(lab.report(3, of_tenant("a", "red")).contains("profiled"));
+    assert!(lab.report(3, of_tenant("a", "green")).contains("profiled"), "it may say so itself");
+    lab.report(3, JobReport::End("a".into()));
+    assert!(lab.report(2, of_tenant("a", "blue")).contains("profiled"));
+    // After a restart the stream of a job is not known, and its tenant is.
+    let reported = lab.registry.reported_jobs();
+    let mut next = Town::new();
+    next.registry.restore_jobs(&reported, &lab.fabric, next.now);
+    assert!(next.report(4, of_tenant("a", "red")).contains("refused"));
+    assert!(next.report(4, of_tenant("a", "blue")).contains("planned by what is known"));
 }
 
 /// Finding H2: the name of a job whose stream broke could be taken by anyone.
