@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod cert;
 pub(crate) mod cluster;
+pub(crate) mod command_groups;
 mod command_reference;
 mod comparison_table;
 pub(crate) mod completions;

@@ -16,6 +16,11 @@ use commands::{
     flows, init, jobs, man, plan, policy, replay_incident, report, schema, state, status, top,
 };
 
+/// The program whose help lists the commands of an operator by what they are for.
+pub fn with_groups(command: Command) -> Command {
+    commands::command_groups::with_groups(command)
+}
+
 /// A command of an operator, which a program mounts among its own.
 pub struct OperatorCommand(OperatorSubcommand);
 

@@ -32,7 +32,7 @@ struct CruxProgram {
 }
 
 fn main() -> ExitCode {
-    let command = match crux::with_context(CruxProgram::command()) {
+    let command = match crux::with_context(crux::with_groups(CruxProgram::command())) {
         Ok(command) => command,
         Err(failure) => return failure.report(),
     };

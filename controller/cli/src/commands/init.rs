@@ -117,14 +117,35 @@ pub(crate) fn run_init(args: &InitArgs) -> Result<(), CommandError> {
     if args.service {
         write_service_files(&folder, seen, &fabric)?;
     }
-    print_made(
-        args.output,
-        &MadeFiles {
-            configuration: root.join("controller.toml"),
-            folder: root,
-            certificates,
-            tokens: ["operator.token", "report.token", "monitor.token"],
-        },
+    let made = MadeFiles {
+        configuration: root.join("controller.toml"),
+        folder: root,
+        certificates,
+        tokens: ["operator.token", "report.token", "monitor.token"],
+    };
+    print_made(args.output, &made)?;
+    match args.output.format {
+        OutputFormat::Json => Ok(()),
+        OutputFormat::Table => output::print_line(next_steps(args, &made)),
+    }
+}
+
+/// The commands that come next.
+fn next_steps(args: &InitArgs, made: &MadeFiles) -> String {
+    let folder = made.folder.display();
+    let start = match args.service {
+        true => "systemctl enable --now crux-controller".to_owned(),
+        false => format!(
+            "crux controller --config {} --fabric {}",
+            made.configuration.display(),
+            args.fabric
+        ),
+    };
+    let host = args.names.first().map_or("localhost", String::as_str);
+    format!(
+        "\nThen:\n  {start}\n  crux doctor --controller {host}:{} --ca {folder}/{AUTHORITY} \
+         --token-file {folder}/operator.token",
+        args.listen.port()
     )
 }
 

@@ -48,8 +48,10 @@ pub(crate) struct ReportArgs {
 struct UtilizationReport {
     /// How far measured utilisation is from the forecast for the same jobs, as a share of that.
     forecast_error: Option<f64>,
-    /// Points of utilisation that the plan gains over ECMP, by the fluid model.
+    /// Points of measured utilisation above what ECMP would give the same jobs by the fluid model.
     gain_points: Option<f64>,
+    /// Points of planned utilisation above ECMP's, both by the fluid model.
+    planned_gain_points: Option<f64>,
     history: UtilizationHistory,
     /// The jobs as they are now.
     jobs: Vec<JobRow>,
@@ -72,7 +74,8 @@ impl UtilizationReport {
         let means = history.total.means;
         Ok(Self {
             forecast_error: means.forecast_error(),
-            gain_points: means.gain().map(|gain| 100.0 * gain),
+            gain_points: means.measured_gain.map(|gain| 100.0 * gain),
+            planned_gain_points: means.planned_gain().map(|gain| 100.0 * gain),
             jobs,
             findings,
             events: page.events.into_iter().filter(|event| event.at_ms >= first).collect(),

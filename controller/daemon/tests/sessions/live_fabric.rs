@@ -29,7 +29,7 @@ async fn three_leaves() -> Lab {
 }
 
 /// The document without these switches and hosts, and without their cables.
-fn without(fabric: &Fabric, gone: &[&str]) -> FabricDocument {
+pub(crate) fn without(fabric: &Fabric, gone: &[&str]) -> FabricDocument {
     let mut document = explicit_document(fabric);
     let stays = |name: &str| !gone.contains(&name);
     document.switches.retain(|switch| stays(&switch.name));

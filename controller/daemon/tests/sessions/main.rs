@@ -49,8 +49,9 @@ mod live_fabric;
 #[cfg(test)]
 mod lying_switch;
 #[cfg(test)]
-mod policy;
+mod operators_day;
 #[cfg(test)]
+mod policy;
 mod port_counters;
 #[cfg(test)]
 #[path = "../../../../bmv2-testbed/switch-server/examples/differential/program.rs"]

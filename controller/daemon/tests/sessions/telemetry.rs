@@ -86,7 +86,7 @@ fn announcement_from(src: &str, gpus: u32, job: &str, port: u32) -> Report {
     })
 }
 
-fn window(job: &str, flop: f64) -> Report {
+pub(crate) fn window(job: &str, flop: f64) -> Report {
     Report::Window(proto::JobWindow {
         job: job.to_owned(),
         seconds: 1.0,

@@ -234,7 +234,7 @@ impl Busy {
     }
 
     /// Packets that were put on these cables, either way.
-    async fn carried(&self, cables: &[LinkId]) -> u64 {
+    pub(crate) async fn carried(&self, cables: &[LinkId]) -> u64 {
         let mut carried = 0;
         for cable in cables {
             let wire = WireIndex(cable.cable_index() as u32);

@@ -98,8 +98,6 @@ fn utilizations(report: &PlanReport) -> Vec<(u64, f64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
-
     #[test]
     fn a_settled_plan_does_not_depend_on_the_road(road in road()) {
         let (cold, explained) = road.plan(None, PlanDepth::Full);
@@ -118,7 +116,7 @@ proptest! {
             utilizations(&report).iter().zip(&utilizations(&explained))
         {
             prop_assert_eq!(region, same);
-            prop_assert!(*now >= from_nothing * (1.0 - 2.0 * TIE), "{now} {from_nothing}");
+            prop_assert!(*now >= from_nothing * (1.0 - TIE), "{now} {from_nothing}");
         }
         let (again, _) = road.plan(Some(&settled), PlanDepth::Settled);
         prop_assert_eq!(&again, &settled);

@@ -46,20 +46,24 @@ const METHOD: &str = "<h2>How to read it</h2>\n<p class=\"quiet\">Utilisation is
     the GPUs of a job compute, as a share of all of its time: its computation time over the time \
     of an iteration. Measured: iterations as jobs report them, else as switches count them. \
     Planned: by the fluid model under the plan in force. ECMP: by that model with paths by hash, \
-    the mean of several draws, and one level. Measured and planned values are compared over the \
-    jobs that are measured. By phases: the mean iteration from the start of the jobs where it is \
+    the mean of several draws, and one level. Gain: measured less ECMP, of the jobs that are \
+    measured; planned gain: planned less ECMP, of all. Measured and planned values are compared \
+    over the jobs that are measured. By phases: the mean iteration from the start of the jobs where it is \
     shortest, and where it is longest.</p>\n";
 
 /// The result in a few lines.
 pub(super) fn summary_lines(report: &UtilizationReport) -> Vec<String> {
-    let UtilizationReport { history, forecast_error, gain_points, .. } = report;
+    let UtilizationReport { history, forecast_error, gain_points, planned_gain_points, .. } =
+        report;
     let (Some(from), Some(to)) = (history.at_ms.first(), history.at_ms.last()) else {
         return vec!["no sample yet; a controller takes one every five seconds".to_owned()];
     };
-    let UtilizationMeans { measured, expected, forecast, ecmp } = history.total.means;
+    let UtilizationMeans { measured, expected, forecast, ecmp, .. } = history.total.means;
     let error =
         forecast_error.map_or_else(String::new, |error| format!(" ({:+.1} %)", 100.0 * error));
-    let gain = gain_points.map_or_else(String::new, |gain| format!(" ({gain:+.1} points)"));
+    let points = |gain: Option<f64>| {
+        gain.map_or_else(|| "-".to_owned(), |gain| format!("{gain:+.1} points"))
+    };
     vec![
         format!(
             "{} to {}, {}",
@@ -68,11 +72,17 @@ pub(super) fn summary_lines(report: &UtilizationReport) -> Vec<String> {
             count_noun(history.jobs.len(), "job")
         ),
         format!(
-            "GPU utilisation measured {}, planned {}{error}",
+            "GPU utilisation measured {}, planned {}{error}; gain over ECMP {}",
             percent(measured),
-            percent(expected)
+            percent(expected),
+            points(*gain_points)
         ),
-        format!("of all jobs planned {}, under ECMP {}{gain}", percent(forecast), percent(ecmp)),
+        format!(
+            "of all jobs planned {}, under ECMP {}; planned gain {}",
+            percent(forecast),
+            percent(ecmp),
+            points(*planned_gain_points)
+        ),
     ]
 }
 
@@ -113,30 +123,31 @@ fn render_table(title: &str, rows: &[UtilizationSeries]) -> String {
     let rows: String = rows.iter().map(render_row).collect();
     format!(
         "<h2>{title}</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>name</th><th>tenant</th>\
-         <th>GPUs</th><th>measured</th><th>planned for these</th><th>difference</th>\
-         <th>planned</th><th>ECMP</th><th>gain, points</th></tr></thead>\n<tbody>\n{rows}</tbody>\
+         <th>GPUs</th><th>measured</th><th>gain, points</th><th>planned for these</th>\
+         <th>difference</th><th>planned</th><th>ECMP</th><th>planned gain</th></tr></thead>\n<tbody>\n{rows}</tbody>\
          </table></div>\n"
     )
 }
 
 fn render_row(series: &UtilizationSeries) -> String {
-    let UtilizationMeans { measured, expected, forecast, ecmp } = series.means;
+    let UtilizationMeans { measured, expected, forecast, ecmp, measured_gain } = series.means;
     let signed = |value: Option<f64>, unit: &str| {
         value.map_or_else(|| "-".to_owned(), |value| format!("{value:+.1}{unit}"))
     };
     let hundredfold = |value: Option<f64>| value.map(|value| 100.0 * value);
     format!(
         "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-         <td>{}</td><td>{}</td><td>{}</td></tr>\n",
+         <td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
         escape_html(&series.name),
         escape_html(series.tenant.as_deref().unwrap_or_default()),
         series.gpus.last().copied().unwrap_or(0),
         percent(measured),
+        signed(hundredfold(measured_gain), ""),
         percent(expected),
         signed(hundredfold(series.means.forecast_error()), " %"),
         percent(forecast),
         percent(ecmp),
-        signed(hundredfold(series.means.gain()), ""),
+        signed(hundredfold(series.means.planned_gain()), ""),
     )
 }
 
@@ -213,6 +224,7 @@ mod tests {
                 expected: Some(0.7),
                 forecast: Some(0.7),
                 ecmp: Some(0.5),
+                measured_gain: Some(0.21),
             },
             ..UtilizationSeries::default()
         };
@@ -224,7 +236,8 @@ mod tests {
         };
         let report = UtilizationReport {
             forecast_error: history.total.means.forecast_error(),
-            gain_points: Some(20.0),
+            gain_points: Some(21.0),
+            planned_gain_points: Some(20.0),
             history,
             jobs: Vec::new(),
             findings: vec![Finding::warning("leaf1", "down")],
@@ -232,10 +245,13 @@ mod tests {
         };
         let page = render_page(&report);
         assert_eq!(page.matches("<svg").count(), 3, "{page}");
-        for expected in ["&lt;gpt&gt;", "71.0 %", "+1.4 %", "+20.0", "<b>leaf1</b> down"] {
+        for expected in ["&lt;gpt&gt;", "71.0 %", "+1.4 %", "+21.0", "+20.0", "<b>leaf1</b> down"] {
             assert!(page.contains(expected), "{expected}: {page}");
         }
         assert!(!page.contains("http") && !page.contains("<gpt>"), "{page}");
-        assert!(summary_lines(&report)[1].ends_with("measured 71.0 %, planned 70.0 % (+1.4 %)"));
+        let summary = summary_lines(&report);
+        let measured = "measured 71.0 %, planned 70.0 % (+1.4 %); gain over ECMP +21.0 points";
+        assert!(summary[1].ends_with(measured), "{summary:?}");
+        assert!(summary[2].ends_with("planned gain +20.0 points"), "{summary:?}");
     }
 }

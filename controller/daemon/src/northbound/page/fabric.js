@@ -72,8 +72,9 @@ export function fits(fabric, table) {
   return fabric.nodes.length === table.nodes && fabric.cables.length === table.cables;
 }
 
-/** The loads by link, of one level or of all. */
+/** The planned loads by link, of one level or of all, or those that switches count. */
 export function loadsOf(fabric, level) {
+  if (level === "measured") return fabric.measured.map((load) => Math.max(load, 0));
   return level === "all" ? fabric.loads : fabric.levels.get(level) ?? new Float32Array(fabric.loads.length);
 }
 

@@ -175,9 +175,10 @@ function showFacts() {
     + `${jobs.length} ${jobs.length === 1 ? "job" : "jobs"}${loads ? holding : ""}`;
 }
 
-/** The levels that carry something, to look at one of them. */
+/** What the map shows: planned load of all levels or of one that carries something, or what switches count. */
 function showLevels() {
-  const levels = ["all", ...model.fabric.levels.keys()];
+  const counted = model.fabric.measured.some((load) => load >= 0) ? ["measured"] : [];
+  const levels = ["all", ...model.fabric.levels.keys(), ...counted];
   const group = at("levels");
   if (group.dataset.levels === levels.join()) return;
   group.dataset.levels = levels.join();
@@ -188,7 +189,7 @@ function showLevels() {
     fill("links");
   };
   group.replaceChildren(...levels.map((level) => {
-    const name = level === "all" ? "all levels" : `level ${level}`;
+    const name = { all: "all levels", measured: "measured" }[level] ?? `level ${level}`;
     const one = element("button", { type: "button", role: "radio", onclick: () => choose(level) }, name);
     one.dataset.level = level;
     return one;
@@ -354,7 +355,7 @@ greet().catch(() => {});
 setInterval(keepFresh, 1000);
 follow({
   open: () => { live("live", "live"); refresh(); },
-  closed: () => live("gone", "the controller is away"),
+  closed: () => live("gone", at("lock").hidden ? "the controller is away" : "log in first"),
   missed: (count) => panels.missed(at("events"), count),
   event: (event) => {
     model.events.push(event);

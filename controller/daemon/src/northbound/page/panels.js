@@ -113,9 +113,11 @@ export function worth(panel, { worth: history, chosen, events }, act) {
     `${shown.name || "all jobs"}: `, ...LINES.map(([name, text]) => element("span", { className: name }, text)));
   const line = (series, name) => {
     const { means } = series;
-    const gain = means.forecast !== null && means.ecmp !== null ? 100 * (means.forecast - means.ecmp) : undefined;
+    const points = (gain) => `${gain >= 0 ? "+" : ""}${(100 * gain).toFixed(1)}`;
+    const isPlanned = means.forecast !== null && means.ecmp !== null;
+    const planned = isPlanned ? `(${points(means.forecast - means.ecmp)})` : "-";
     const cells = [name, percent(means.measured), percent(means.forecast), percent(means.ecmp),
-      gain === undefined ? "-" : `${gain >= 0 ? "+" : ""}${gain.toFixed(1)}`];
+      means.measured_gain === undefined ? planned : points(means.measured_gain)];
     return row(cells, { point: () => {}, leave: () => {}, choose: () => act.choose(series === history.total ? chosen : series.name) });
   };
   const jobs = history.jobs.slice(0, MOST);
@@ -124,7 +126,7 @@ export function worth(panel, { worth: history, chosen, events }, act) {
   const more = history.jobs.length - jobs.length;
   return refill(panel, chart(history.at_ms, shown, marks), legend,
     table(["mean over this time", "measured", "planned", "ECMP", "gain"], rows),
-    note(`${more > 0 ? `${more} more jobs. ` : ""}Share of GPU time that is computation. Planned and ECMP are forecasts of the fluid model.`));
+    note(`${more > 0 ? `${more} more jobs. ` : ""}Share of GPU time that is computation. Planned and ECMP are forecasts of the fluid model. Gain: measured less ECMP; in brackets, where nothing is measured, planned less ECMP.`));
 }
 
 /** A row that cannot be chosen. */

@@ -69,8 +69,8 @@ pub struct UtilizationSeries {
     pub means: UtilizationMeans,
 }
 
-/// Means over time. `measured` and `expected` are means over the samples that have both, and
-/// `forecast` and `ecmp` over those that have both.
+/// Means over time: `measured` and `expected` over the samples that have both, `forecast` and `ecmp`
+/// over those that have both, and `measured_gain` over those with a measured value and ECMP's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UtilizationMeans {
     /// As measured.
@@ -81,6 +81,9 @@ pub struct UtilizationMeans {
     pub forecast: Option<f64>,
     /// As ECMP would give it for all jobs.
     pub ecmp: Option<f64>,
+    /// As measured, less what ECMP would give the measured jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_gain: Option<f64>,
 }
 
 impl UtilizationHistory {
@@ -178,6 +181,7 @@ impl UtilizationMeans {
             expected: compared.share(|pair| pair.reference),
             forecast: gained.share(|pair| pair.value),
             ecmp: gained.share(|pair| pair.reference),
+            measured_gain: add(|sum| sum.outdone).share(|pair| pair.value - pair.reference),
         }
     }
 
@@ -187,8 +191,8 @@ impl UtilizationMeans {
         (expected > 0.0).then(|| measured / expected - 1.0)
     }
 
-    /// Points that the plan gains over ECMP, by the fluid model.
-    pub fn gain(&self) -> Option<f64> {
+    /// What the plan gains over ECMP, both by the fluid model.
+    pub fn planned_gain(&self) -> Option<f64> {
         let (forecast, ecmp) = self.forecast.zip(self.ecmp)?;
         Some(forecast - ecmp)
     }
@@ -226,6 +230,8 @@ struct UtilizationSums {
     compared: GpuPair,
     /// Forecast and ECMP, of the jobs that have both.
     gained: GpuPair,
+    /// Measured and ECMP, of the jobs that have both.
+    outdone: GpuPair,
 }
 
 impl UtilizationSums {
@@ -244,6 +250,7 @@ impl UtilizationSums {
             sums.measured = sums.measured.plus(pair(row.measured.zip(Some(0.0))));
             sums.compared = sums.compared.plus(pair(row.measured.zip(row.forecast)));
             sums.gained = sums.gained.plus(pair(row.forecast.zip(row.ecmp)));
+            sums.outdone = sums.outdone.plus(pair(row.measured.zip(row.ecmp)));
         }
         sums
     }

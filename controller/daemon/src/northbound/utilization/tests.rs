@@ -39,6 +39,7 @@ fn means_weigh_gpus_and_compare_the_same_jobs() {
     assert_near(total.means.measured, 0.8);
     assert_near(total.means.expected, 0.9);
     assert_near(total.means.forecast_error(), 0.8 / 0.9 - 1.0);
+    assert_near(total.means.measured_gain, 0.8 - 0.5);
     assert_near(total.means.ecmp, (24.0 * 0.5 * 2.0 + 8.0 * 0.1) / 56.0);
     let tenants: Vec<&str> = history.tenants.iter().map(|series| &*series.name).collect();
     assert_eq!(tenants, ["red"]);
