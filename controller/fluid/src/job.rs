@@ -3,6 +3,7 @@
 
 use crate::clock::Ticks;
 use crate::error::FluidError;
+use crate::iteration_grid::JobGrid;
 
 /// A job's place in the engine. Places of removed jobs are given to later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +21,8 @@ pub struct FluidJob {
     pub level: u32,
     /// When the first iteration begins, seconds; an instant that has passed means now.
     pub start: f64,
+    /// The grid that its iterations keep, if they do; the first begins at `start` all the same.
+    pub grid: Option<JobGrid>,
     /// How many iterations it runs; `None` is until it is removed.
     pub iterations: Option<u64>,
     /// Flows of every iteration.
@@ -34,6 +37,7 @@ impl Default for FluidJob {
             overlap_from: 1.0,
             level: 0,
             start: 0.0,
+            grid: None,
             iterations: None,
             flows: Vec::new(),
         }
@@ -54,6 +58,7 @@ impl FluidJob {
     pub(crate) fn check_fields(&self, alpha: Ticks) -> Result<(), FluidError> {
         Ticks::checked_seconds("compute_seconds", self.compute_seconds)?;
         Ticks::checked_seconds("start", self.start)?;
+        self.grid.map_or(Ok(()), |grid| grid.check_fields())?;
         if !(0.0..=1.0).contains(&self.overlap_from) {
             return Err(FluidError::OverlapFrom { value: self.overlap_from });
         }

@@ -12,6 +12,8 @@ pub struct JobTally {
     pub busy_seconds: f64,
     /// Bytes sent, all flows together.
     pub bytes: f64,
+    /// Time that its iterations waited for their grid, seconds.
+    pub waited_seconds: f64,
     /// Time since its start, until the end of its last iteration if those are counted, seconds.
     pub present_seconds: f64,
 }

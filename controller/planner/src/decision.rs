@@ -14,7 +14,7 @@ use crate::job_ranking::JobRanking;
 use crate::levels::LevelScope;
 use crate::network_demand::NetworkDemand;
 use crate::path_selection::{self, PathAssignment};
-use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
+use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule, StartShift};
 use crate::plan_context::{PlanContext, PlanDepth, PlanRegion};
 use crate::policy::Policy;
 use crate::priority::{self, JobPriority, ReferenceJobs};
@@ -85,6 +85,7 @@ impl PlanContext<'_> {
             priorities: &ranking.priorities,
             positions: &priority::positions_in(&ranking.order),
             levels: &found.levels,
+            shifts: &found.shifts,
             numbers: previous.job_numbers(),
             rules: policy.planned_rules(traffic.fabric, &traffic.jobs),
         };
@@ -137,15 +138,19 @@ impl PlanContext<'_> {
         let mut comparison = match self.effective_depth(regions) {
             PlanDepth::Full => {
                 refine::keep_in_force(self, &compared, found);
-                refine::adopt_best(self, &open, found)
+                let mut comparison = refine::adopt_best(self, &open, found);
+                refine::shift_starts(self, &open, found, &mut comparison);
+                comparison
             }
             PlanDepth::Settled => {
                 let mut comparison = refine::adopt_best(self, &open, found);
                 refine::keep_paths(self, &open, found, &mut comparison);
+                refine::shift_starts(self, &open, found, &mut comparison);
                 comparison
             }
             PlanDepth::Quick => {
                 refine::choose_levels_quickly(self, comparable, found);
+                refine::keep_shifts(self, comparable.iter(), found);
                 PlanComparison { is_provisional: true, ..PlanComparison::default() }
             }
         };
@@ -205,6 +210,7 @@ struct PhaseResults<'a> {
     /// Place of each job in the order of priority, from 0.
     positions: &'a [usize],
     levels: &'a [u8],
+    shifts: &'a [Option<StartShift>],
     numbers: Vec<u32>,
     rules: Vec<PlannedRule>,
 }
@@ -244,6 +250,7 @@ impl PhaseResults<'_> {
                 priority: self.priorities[job].value,
                 rank: u32::try_from(self.positions[job] + 1).unwrap_or(u32::MAX),
                 level: self.levels[job],
+                start_shift: self.shifts[job],
             })
             .collect()
     }

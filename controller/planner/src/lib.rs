@@ -63,7 +63,7 @@ pub use learned_flows::{
 };
 pub use model_profiles::{ModelProfile, builtin_profiles};
 pub use name_matching::DocumentFieldError;
-pub use plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
+pub use plan::{Plan, PlannedFlow, PlannedJob, PlannedRule, StartShift};
 pub use plan_check::check_plan;
 pub use plan_context::PlanDepth;
 pub use plan_document::{

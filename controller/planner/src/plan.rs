@@ -3,6 +3,7 @@
 //! A plan names paths by directed links and jobs by their position in it. It is a value: made once,
 //! compared, printed, lowered to tables, and given back to the planner as `previous`.
 
+use fluid::{GridRule, JobGrid};
 use topology::{Fabric, LinkPath, NicId};
 
 use crate::input::{FlowIdentity, JobId};
@@ -28,6 +29,32 @@ pub struct PlannedJob {
     pub rank: u32,
     /// Level after compression, `0..levels`; the highest is served first.
     pub level: u8,
+    /// When it begins its iterations, if that is decided.
+    pub start_shift: Option<StartShift>,
+}
+
+/// When a job begins its iterations: at `seconds + k * period_seconds` from an instant that the jobs
+/// of its contention group have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StartShift {
+    /// Its slot, `0..period_seconds`.
+    pub seconds: f64,
+    /// Between two iterations.
+    pub period_seconds: f64,
+    /// A job that is early waits for its slot, and in an iteration for so long at most.
+    pub most_wait_seconds: f64,
+}
+
+/// Share of the period that a job waits in an iteration, beside what it has left in every one: so
+/// much drift is taken back.
+pub(crate) const MOST_CORRECTED: f64 = 0.02;
+
+impl StartShift {
+    /// The grid that the job keeps.
+    pub fn to_grid(self) -> JobGrid {
+        let Self { seconds: origin, period_seconds: period, most_wait_seconds: most } = self;
+        JobGrid { origin, period, rule: GridRule::Wait { most } }
+    }
 }
 
 /// Decisions on one flow.

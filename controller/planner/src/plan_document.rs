@@ -11,7 +11,7 @@ use topology::{Fabric, Finding, HostId, LinkId, LinkPath, NicId};
 
 use crate::input::JobId;
 use crate::input_digest::ComparedInputs;
-use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule};
+use crate::plan::{Plan, PlannedFlow, PlannedJob, PlannedRule, StartShift};
 use crate::policy::CompressionMethod;
 use crate::refine::{CandidateOutcome, RegionComparison};
 use crate::report::PlanReport;
@@ -121,6 +121,21 @@ pub struct PlannedJobDocument {
     pub rank: u32,
     /// Level; the highest is served first.
     pub level: u8,
+    /// When it begins its iterations, if that is decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_shift: Option<StartShiftDocument>,
+}
+
+/// When a job begins its iterations.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartShiftDocument {
+    /// Seconds after the instant that its contention group has in common.
+    pub seconds: f64,
+    /// Seconds between two iterations.
+    pub period_seconds: f64,
+    /// Seconds that it waits for its slot in an iteration at most.
+    pub most_wait_seconds: f64,
 }
 
 /// Decisions on one flow.
@@ -319,6 +334,11 @@ fn job_document(job: &PlannedJob) -> PlannedJobDocument {
         priority: job.priority,
         rank: job.rank,
         level: job.level,
+        start_shift: job.start_shift.map(|shift| StartShiftDocument {
+            seconds: shift.seconds,
+            period_seconds: shift.period_seconds,
+            most_wait_seconds: shift.most_wait_seconds,
+        }),
     }
 }
 
@@ -332,6 +352,11 @@ fn planned_job(job: &PlannedJobDocument) -> PlannedJob {
         priority: job.priority,
         rank: job.rank,
         level: job.level,
+        start_shift: job.start_shift.map(|shift| StartShift {
+            seconds: shift.seconds,
+            period_seconds: shift.period_seconds,
+            most_wait_seconds: shift.most_wait_seconds,
+        }),
     }
 }
 

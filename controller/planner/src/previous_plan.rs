@@ -9,7 +9,7 @@ use std::ops::Range;
 use topology::{LinkPath, NicId};
 
 use crate::input::{Flow, Job};
-use crate::plan::{Plan, PlannedFlow, PlannedJob};
+use crate::plan::{Plan, PlannedFlow, PlannedJob, StartShift};
 use crate::traffic::IndexedTraffic;
 
 /// The previous plan by the ordinals of the present jobs.
@@ -133,6 +133,11 @@ impl<'a> PreviousPlan<'a> {
     /// The previous level of a job from which decisions start.
     pub(crate) fn job_level(&self, job: usize) -> Option<u8> {
         self.jobs[job].filter(|_| self.is_start).map(|planned| planned.level)
+    }
+
+    /// The start shift of a job from which decisions start.
+    pub(crate) fn start_shift(&self, job: usize) -> Option<StartShift> {
+        self.jobs[job].filter(|_| self.is_start).and_then(|planned| planned.start_shift)
     }
 
     /// The number of each job: its previous one, else the lowest free one above zero.

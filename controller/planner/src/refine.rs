@@ -32,11 +32,14 @@ mod proposals;
 mod region_evaluation;
 mod regions;
 mod routed_input;
+mod start_shifts;
 mod symmetry;
 
 pub use self::candidates::{LevelOrigin, PathOrigin};
 pub use self::choice::{CandidateOutcome, PlanComparison, RegionComparison};
-pub(crate) use self::choice::{adopt_best, choose_levels_quickly, keep_in_force, keep_paths};
+pub(crate) use self::choice::{
+    adopt_best, choose_levels_quickly, keep_in_force, keep_paths, keep_shifts,
+};
 pub(crate) use self::decisions::Decisions;
 pub use self::forecast::{
     IterationForecast, PlanForecast, forecast_ecmp, forecast_independently, forecast_plan,
@@ -44,3 +47,4 @@ pub use self::forecast::{
 pub use self::plan_value::PlanValue;
 pub(crate) use self::regions::{comparable_regions, is_oversized, judged_depth};
 pub use self::routed_input::RoutedInput;
+pub(crate) use self::start_shifts::shift_starts;

@@ -4,7 +4,7 @@
 //! Every variant only calls the planner. Without compression the level of a job is its rank, one
 //! level per job. Without path selection the later phases get ECMP's paths.
 
-use planner::{Plan, PlanInput, PlannedJob, Policy, RoutedInput};
+use planner::{Plan, PlanInput, PlannedJob, Policy, RoutedInput, StartShift};
 use topology::{LinkId, LinkPath};
 
 use crate::baselines::ecmp;
@@ -68,7 +68,9 @@ fn plan_schedule(
     read: fn(&PlanInput, &Plan) -> Schedule,
 ) -> Schedule {
     let previous = previous.and_then(|schedule| schedule.plan.as_ref());
-    let (plan, report) = planner::plan(input, policy, previous);
+    // Simulated jobs wait when they are asked to, as those of CASSINI do.
+    let policy = Policy { start_shifts: true, ..policy.clone() };
+    let (plan, report) = planner::plan(input, &policy, previous);
     let read = read(input, &plan);
     Schedule { findings: report.findings, plan: Some(plan), ..read }
 }
@@ -83,9 +85,11 @@ fn build_schedule(input: &PlanInput, plan: &Plan, level: impl Fn(&PlannedJob) ->
             .jobs
             .iter()
             .map(|job| match plan.job(&job.id) {
-                Some((position, planned)) => {
-                    ScheduledJob::new(level(planned), std::mem::take(&mut paths[position]))
-                }
+                Some((position, planned)) => ScheduledJob {
+                    start_shift_seconds: planned.start_shift.map_or(0.0, |shift| shift.seconds),
+                    grid: planned.start_shift.map(StartShift::to_grid),
+                    ..ScheduledJob::new(level(planned), std::mem::take(&mut paths[position]))
+                },
                 None => ScheduledJob::new(0, vec![Vec::new(); job.flows.len()]),
             })
             .collect(),

@@ -4,7 +4,7 @@
 //! bounded by those of the switches: the variants of Crux without compression give every job its
 //! own level.
 
-use fluid::ServiceDiscipline;
+use fluid::{JobGrid, ServiceDiscipline};
 use planner::Plan;
 use topology::{Finding, LinkId};
 
@@ -15,8 +15,8 @@ pub struct ScheduledJob {
     pub level: u32,
     /// Seconds that its first iteration waits, from its arrival.
     pub start_shift_seconds: f64,
-    /// The grid that it keeps its iterations on, if it is held to one (CASSINI).
-    pub period_seconds: Option<f64>,
+    /// The grid that it keeps its iterations on, if it is held to one.
+    pub grid: Option<JobGrid>,
     /// The path of each flow, from NIC to NIC; empty where there is none.
     pub paths: Vec<Vec<LinkId>>,
 }

@@ -3,17 +3,14 @@
 //! The simulation calls the scheduler at the start and after each fault, on the fabric as it is
 //! then; the fluid engine does the rest. Valid input that cannot be satisfied (a job without a
 //! path, an iteration longer than the horizon) is a finding of the outcome. Invalid input is an
-//! error before the simulation starts. Grids of start times (CASSINI) are handled here, because the
-//! engine has none.
+//! error before the simulation starts.
 
-mod grid;
 mod summary;
 
 use fluid::{Engine, EngineOptions, FluidError, JobIndex, MAX_SECONDS, ServiceDiscipline};
 use planner::{JobId, Plan, PlanInput, Policy};
 use topology::{Fabric, Finding, LinkId};
 
-pub(crate) use self::grid::IterationGrid;
 use crate::crux_variants;
 use crate::demand::LinkDemand;
 use crate::fault::FabricFault;
@@ -158,7 +155,6 @@ struct SimulationRun<'a> {
     engine: Engine,
     /// Where the engine has each job; nowhere if it does not run.
     engine_jobs: Vec<Option<JobIndex>>,
-    grid: IterationGrid,
     recorder: TimelineRecorder,
     findings: Vec<Finding>,
 }
@@ -191,7 +187,6 @@ impl<'a> SimulationRun<'a> {
             scheduler,
             engine: create_engine(&input.fabric, schedule.discipline)?,
             engine_jobs: vec![None; input.jobs.len()],
-            grid: IterationGrid::default(),
             recorder: TimelineRecorder::new(&experiment.views, &input, &schedule),
             findings: Vec::new(),
             input,
@@ -212,6 +207,7 @@ impl<'a> SimulationRun<'a> {
             let mut given = fluid_job(&self.input.fabric, &self.input.jobs[job], scheduled);
             // Shifts count from the arrival, and a job arrives when it first has a path.
             given.start += now;
+            given.grid.iter_mut().for_each(|grid| grid.origin += now);
             let place = match self.engine.add_job(&given) {
                 Err(FluidError::NothingToDo) => {
                     self.add_finding(job, "neither computes nor sends and is not simulated");
@@ -221,9 +217,6 @@ impl<'a> SimulationRun<'a> {
             };
             self.engine_jobs[job] = Some(place);
             self.recorder.set_engine_job(job, place);
-            if let Some(period) = scheduled.period_seconds {
-                self.grid.add_job(place, given.start, period);
-            }
         }
         Ok(())
     }
@@ -243,15 +236,12 @@ impl<'a> SimulationRun<'a> {
     }
 
     fn advance_engine(&mut self, until: f64) -> Result<(), FluidError> {
-        if self.grid.is_empty() && self.recorder.is_idle() {
+        if self.recorder.is_idle() {
             return self.engine.run_until(until);
         }
         while self.engine.step_until(until)? {
             let instant = self.engine.latest_instant();
             self.recorder.record_instant(&instant);
-            for (job, seconds) in self.grid.find_postponements(&instant) {
-                self.engine.postpone_iteration(job, seconds)?;
-            }
         }
         self.engine.run_until(until)
     }
@@ -368,6 +358,7 @@ pub(crate) fn fluid_job(
         overlap_from: job.overlap_from,
         level: scheduled.level,
         start: scheduled.start_shift_seconds,
+        grid: scheduled.grid,
         iterations: None,
         flows: flows
             .map(|(flow, path)| fluid::FluidFlow {

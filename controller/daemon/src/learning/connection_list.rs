@@ -185,6 +185,7 @@ mod tests {
             priority: 1.0,
             rank: 1,
             level: 0,
+            start_shift: None,
         };
         let plan = Plan {
             generation: 1,

@@ -213,6 +213,8 @@ impl PlannedJobRecord {
             priority,
             rank: *rank,
             level: *level,
+            // A controller decides none: the jobs that it knows cannot be asked to wait.
+            start_shift: None,
         }
     }
 }

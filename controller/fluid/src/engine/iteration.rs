@@ -2,6 +2,7 @@
 
 use super::{Engine, GroupProgress, ScheduledEvent};
 use crate::clock::Ticks;
+use crate::iteration_grid::JobGrid;
 use crate::job::JobIndex;
 use crate::observer::JobPhase;
 
@@ -22,8 +23,10 @@ pub(super) struct EngineJob {
     pub(super) group_of_flow: Vec<u32>,
     pub(super) groups: Vec<u32>,
     pub(super) phase: JobPhase,
-    /// How much later the next iteration begins than it could.
-    pub(super) postponement: Ticks,
+    /// The grid that its iterations keep, whether the next one waits for it, and how long all have.
+    pub(super) grid: Option<JobGrid>,
+    pub(super) is_held: bool,
+    pub(super) waited: Ticks,
     /// Start of the iteration, latest arrival of its bytes so far, and groups still sending.
     pub(super) iteration_start: Ticks,
     pub(super) last_arrival: Ticks,
@@ -40,7 +43,7 @@ impl EngineJob {
     /// Discards all progress; the job waits for its start again.
     pub(super) fn reset_progress(&mut self) {
         self.phase = JobPhase::Waiting;
-        self.postponement = Ticks(0);
+        (self.is_held, self.waited) = (false, Ticks(0));
         self.sending_groups = 0;
         (self.iterations, self.iteration_time, self.bytes) = (0, Ticks(0), 0.0);
     }
@@ -70,10 +73,12 @@ impl Engine {
     fn begin_iteration(&mut self, job: JobIndex) {
         let now = self.now;
         let running = self.expect_job_mut(job);
-        let postponed = std::mem::take(&mut running.postponement);
-        if postponed > Ticks(0) {
-            self.event_queue
-                .set_time(ScheduledEvent::Job(job).to_id(), now.saturating_add(postponed));
+        let was_held = std::mem::take(&mut running.is_held);
+        let grid = running.grid.filter(|_| !was_held && running.iterations > 0);
+        let wait = grid.map_or(Ticks(0), |grid| grid.wait_at(now));
+        if wait > Ticks(0) {
+            (running.is_held, running.waited.0) = (true, running.waited.0 + wait.0);
+            self.event_queue.set_time(ScheduledEvent::Job(job).to_id(), now.saturating_add(wait));
             return self.enter_phase(job, JobPhase::Waiting);
         }
         (running.iteration_start, running.last_arrival) = (now, now);

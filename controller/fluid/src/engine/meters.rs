@@ -104,6 +104,7 @@ impl Engine {
             iteration_seconds: running.iteration_time.as_seconds(),
             busy_seconds: computed + under_way.as_seconds(),
             bytes: running.bytes + self.unfinished_bytes(running),
+            waited_seconds: running.waited.as_seconds(),
             present_seconds: Ticks(until.0.saturating_sub(running.start_time.0)).as_seconds(),
         }
     }

@@ -119,16 +119,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Postpones the next iteration of a job by `seconds`, once: a time shift.
-    ///
-    /// # Errors
-    /// [`FluidError::UnknownJob`] or [`FluidError::Seconds`].
-    pub fn postpone_iteration(&mut self, job: JobIndex, seconds: f64) -> Result<(), FluidError> {
-        let postponed = Ticks::checked_seconds("postpone", seconds)?;
-        self.job_mut(job)?.postponement = postponed;
-        Ok(())
-    }
-
     /// Gives a link another capacity, bytes/s; at 0 it has failed, and flows on it wait.
     ///
     /// # Errors
@@ -290,7 +280,9 @@ impl EngineJob {
             group_of_flow: Vec::with_capacity(job.flows.len()),
             groups: Vec::new(),
             phase: JobPhase::Waiting,
-            postponement: Ticks(0),
+            grid: job.grid,
+            is_held: false,
+            waited: Ticks(0),
             iteration_start: now,
             last_arrival: now,
             end_time: now,

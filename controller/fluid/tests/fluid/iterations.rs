@@ -1,6 +1,8 @@
 //! Jobs over time: closed forms, and the worked examples of Crux §3 and §4.2.
 
-use fluid::{Engine, EngineOptions, FluidJob, FluidNetwork, JobIndex, JobPhase, run_jobs};
+use fluid::{
+    Engine, EngineOptions, FluidJob, FluidNetwork, GridRule, JobGrid, JobIndex, JobPhase, run_jobs,
+};
 
 use crate::scenario::{close, engine, flow, job, totals};
 
@@ -123,19 +125,22 @@ fn a_time_shift_can_take_two_jobs_out_of_each_others_way() {
 }
 
 #[test]
-fn postponing_shifts_a_running_job_once() {
-    // As above, together for the first iteration, which ends at 3 s; then the second job waits
-    // for 1 s, and both take 2 s an iteration.
-    let job = job(0, 1.0, vec![flow(&[0], 1.0)]);
-    let mut engine = engine(&[1.0], &[job.clone(), job]);
-    engine.run_until(1.0).unwrap();
-    engine.postpone_iteration(JobIndex(1), 1.0).unwrap();
-    engine.run_until(3.5).unwrap();
-    assert_eq!(engine.job_phase(JobIndex(1)).unwrap(), JobPhase::Waiting);
-    engine.run_until(24.0).unwrap();
-    let tallies = engine.tallies().jobs;
-    assert_eq!((tallies[0].iterations, tallies[1].iterations), (1 + 10, 1 + 10));
-    close(tallies[1].present_seconds, 24.0);
+fn jobs_on_a_grid_take_turns() {
+    // Each computes for 1 s and needs the link for 0.6 s; together they need it for 1.2 s. In slots of
+    // 1.6 s, half a period apart, neither meets the other, and an iteration alone needs no wait.
+    let slot = |start: f64, period: f64| {
+        let grid = JobGrid { origin: start, period, rule: GridRule::Wait { most: 0.5 } };
+        FluidJob { start, grid: Some(grid), ..job(0, 1.0, vec![flow(&[0], 0.6)]) }
+    };
+    for (period, waited) in [(1.6, 0.0), (2.0, 0.4)] {
+        let mut engine = engine(&[1.0], &[slot(0.0, period), slot(period / 2.0, period)]);
+        engine.run_until(100.0 * period).unwrap();
+        for tally in engine.tallies().jobs {
+            close(tally.mean_iteration_seconds().unwrap(), 1.6);
+            assert!(tally.iterations >= 99, "{tally:?}");
+            assert!((tally.waited_seconds / tally.iterations as f64 - waited).abs() < 0.01);
+        }
+    }
 }
 
 #[test]

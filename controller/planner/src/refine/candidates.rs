@@ -58,6 +58,8 @@ pub enum LevelOrigin {
     ByDistance,
     /// Of the others, with higher levels for the jobs that miss the floor.
     Raised,
+    /// Those of the best, or one level, with a slot for the iterations of each job.
+    Shifted,
     /// The best of the others, changed job by job while the fluid model finds that better.
     Climbed,
 }
@@ -69,7 +71,7 @@ impl LevelOrigin {
         match self {
             Self::InForce | Self::Ranked(1) | Self::ByDistance => true,
             Self::Ranked(_) => simulations_are_cheap,
-            Self::Searched | Self::Split(_) | Self::Raised | Self::Climbed => false,
+            Self::Searched | Self::Split(_) | Self::Raised | Self::Shifted | Self::Climbed => false,
         }
     }
 }
@@ -96,6 +98,7 @@ impl fmt::Display for LevelOrigin {
             Self::Split(first) => write!(f, "first-{first}"),
             Self::ByDistance => f.write_str("by-distance"),
             Self::Raised => f.write_str("raised"),
+            Self::Shifted => f.write_str("shifted"),
             Self::Climbed => f.write_str("climbed"),
         }
     }

@@ -172,6 +172,19 @@ pub(crate) fn keep_in_force(
             decided.mark_compared(context.traffic, context.policy, jobs);
         }
     }
+    keep_shifts(context, regions.iter().copied(), decided);
+}
+
+/// Puts the start shifts in force into `decided`, for all `regions`.
+pub(crate) fn keep_shifts<'r>(
+    context: &PlanContext<'_>,
+    regions: impl Iterator<Item = &'r PlanRegion>,
+    decided: &mut Decisions,
+) {
+    for job in regions.flat_map(|region| &region.jobs) {
+        let kept = context.previous.start_shift(*job);
+        decided.shifts[*job] = kept.filter(|_| context.policy.start_shifts);
+    }
 }
 
 /// Puts the paths of what runs into `decided`, with the levels there, where the judge finds that as

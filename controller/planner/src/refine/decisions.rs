@@ -3,6 +3,7 @@
 
 use topology::LinkPath;
 
+use crate::plan::StartShift;
 use crate::policy::Policy;
 use crate::traffic::IndexedTraffic;
 
@@ -13,6 +14,8 @@ pub(crate) struct Decisions {
     pub(crate) paths: Vec<LinkPath>,
     /// One per job.
     pub(crate) levels: Vec<u8>,
+    /// One per job.
+    pub(crate) shifts: Vec<Option<StartShift>>,
     /// Jobs whose levels were compared together and are the planner's to change.
     pub(crate) compared: Vec<Vec<usize>>,
 }
@@ -20,7 +23,8 @@ pub(crate) struct Decisions {
 impl Decisions {
     /// The decisions of the paper's phases, nothing compared.
     pub(crate) fn new(paths: Vec<LinkPath>, levels: Vec<u8>) -> Self {
-        Self { paths, levels, compared: Vec::new() }
+        let shifts = vec![None; levels.len()];
+        Self { paths, levels, shifts, compared: Vec::new() }
     }
 
     /// Takes the decisions on some jobs: their levels, in the order of `jobs`, and of `paths`, by

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use fluid::{FluidError, JobGrid};
 use topology::{Fabric, LinkPath};
 
 use super::contention_group::ContentionGroup;
@@ -17,7 +18,7 @@ use super::judge::groups_on_paths;
 use crate::hashed_paths::hashed_paths;
 use crate::input::{Job, JobId};
 use crate::parallel::map_in_threads;
-use crate::plan::Plan;
+use crate::plan::{MOST_CORRECTED, Plan, StartShift};
 use crate::traffic::IndexedTraffic;
 
 /// Starts of the jobs, of which the first is that all start at once.
@@ -95,22 +96,21 @@ pub fn forecast_ecmp(fabric: &Fabric, jobs: &[Job], bytes_on_wire: f64) -> PlanF
     for draw in 0..ECMP_DRAWS {
         let paths = hashed_paths(&traffic, draw);
         let runs = ForecastRuns { bytes_on_wire, starts: draw..draw + 1, ..Default::default() };
-        for (of, more) in found.iter_mut().zip(run_jobs(&traffic, &jobs, &paths, &levels, &runs)) {
-            of.extend(more);
-        }
+        let more = run_jobs(&traffic, &jobs, &paths, (&levels, &[]), &runs);
+        found.iter_mut().zip(more).for_each(|(of, more)| of.extend(more));
     }
     summarise(&traffic, &jobs, &found)
 }
 
 /// What an iteration of each of `jobs`, ascending, is to take on `paths`, by flow of the plan, with
-/// `levels`, by job of the plan.
+/// the levels and start shifts that are `decided`, by job of the plan.
 pub(super) fn forecast_iterations(
     traffic: &IndexedTraffic<'_>,
     jobs: &[usize],
     paths: &[LinkPath],
-    levels: &[u8],
+    decided: (&[u8], &[Option<StartShift>]),
 ) -> Vec<IterationForecast> {
-    let runs = run_jobs(traffic, jobs, paths, levels, &ForecastRuns::default());
+    let runs = run_jobs(traffic, jobs, paths, decided, &ForecastRuns::default());
     runs.iter().map(|runs| IterationForecast::of_runs(runs)).collect()
 }
 
@@ -154,17 +154,18 @@ fn forecast_from(fabric: &Fabric, jobs: &[Job], plan: &Plan, runs: &ForecastRuns
     let traffic = IndexedTraffic::of_jobs(fabric, jobs);
     let mut paths = vec![LinkPath::EMPTY; traffic.flows.len()];
     let mut levels = vec![0; traffic.jobs.len()];
+    let mut shifts = vec![None; traffic.jobs.len()];
     let mut planned = Vec::new();
     for (job, of) in traffic.jobs.iter().enumerate() {
         let Some((position, decided)) = plan.job(&of.id) else { continue };
-        levels[job] = decided.level;
+        (levels[job], shifts[job]) = (decided.level, decided.start_shift);
         let paths = &mut paths[traffic.spans[job].clone()];
         paths.iter_mut().zip(plan.flows_of(position)).for_each(|(path, flow)| *path = flow.links);
         if paths.iter().all(|path| !path.is_empty()) {
             planned.push(job);
         }
     }
-    let found = run_jobs(&traffic, &planned, &paths, &levels, runs);
+    let found = run_jobs(&traffic, &planned, &paths, (&levels, &shifts), runs);
     summarise(&traffic, &planned, &found)
 }
 
@@ -189,7 +190,7 @@ fn run_jobs(
     traffic: &IndexedTraffic<'_>,
     jobs: &[usize],
     paths: &[LinkPath],
-    levels: &[u8],
+    (levels, shifts): (&[u8], &[Option<StartShift>]),
     runs: &ForecastRuns,
 ) -> Vec<Vec<JobRun>> {
     let groups = groups_on_paths(traffic, jobs, paths, runs.bytes_on_wire);
@@ -198,10 +199,14 @@ fn run_jobs(
         let members: Vec<usize> = group.members.iter().map(|member| jobs[*member]).collect();
         let (window, most) = SimulatedHorizon::of_forecast(traffic, &members, runs.times);
         let starts = runs.starts.clone().take(if members.len() == 1 { 1 } else { most });
-        cases.extend(starts.map(|start| (group, window, start)));
+        let of_job = |job: &usize| shifts.get(*job).copied().flatten();
+        let shifts: Vec<Option<StartShift>> = members.iter().map(of_job).collect();
+        let levels: Vec<u8> = members.iter().map(|job| levels[*job]).collect();
+        let decided = (members, levels, shifts);
+        cases.extend(starts.map(|start| (group, decided.clone(), window, start)));
     }
-    let found = map_in_threads(&cases, |(group, window, start)| {
-        run_group(group, jobs, levels, *window, *start)
+    let found = map_in_threads(&cases, |(group, (members, levels, shifts), window, start)| {
+        run_group(group, members, (levels, shifts), (*window, *start))
     });
     let mut by_job = vec![Vec::new(); jobs.len()];
     for ((group, ..), run) in cases.iter().zip(found) {
@@ -214,20 +219,89 @@ fn run_jobs(
 fn run_group(
     group: &ContentionGroup,
     jobs: &[usize],
+    (levels, shifts): (&[u8], &[Option<StartShift>]),
+    (window, start): (MeasureWindow, u32),
+) -> Vec<JobRun> {
+    let run = match shifts.iter().any(Option::is_some) {
+        true => shifted_run(group, shifts, start),
+        false => {
+            let numbers = jobs.iter().copied();
+            GroupRun::new(group, &spread_starts(numbers.zip(&group.alone_seconds()), start))
+        }
+    };
+    job_runs(run, levels, window)
+}
+
+/// What each member does in a run.
+fn job_runs(
+    run: Result<GroupRun, FluidError>,
     levels: &[u8],
     window: MeasureWindow,
-    start: u32,
 ) -> Vec<JobRun> {
-    let numbers = group.members.iter().map(|member| jobs[*member]);
-    let levels: Vec<u8> = numbers.clone().map(|job| levels[job]).collect();
-    let starts = spread_starts(numbers.zip(&group.alone_seconds()), start);
-    let progress = GroupRun::new(group, &starts).and_then(|mut run| run.progress(&levels, window));
     let of_member = |of: &MemberProgress| JobRun {
         seconds: of.iteration_seconds().unwrap_or(f64::INFINITY),
         busy: of.busy_seconds / window.seconds(),
     };
-    match progress {
+    match run.and_then(|mut run| run.progress(levels, window)) {
         Ok(progress) => progress.iter().map(of_member).collect(),
-        Err(_) => vec![JobRun { seconds: f64::INFINITY, busy: 0.0 }; group.members.len()],
+        Err(_) => vec![JobRun { seconds: f64::INFINITY, busy: 0.0 }; levels.len()],
+    }
+}
+
+/// A run whose members begin near their slots: each is off its slot by up to the share of a period
+/// that it corrects in an iteration.
+fn shifted_run(
+    group: &ContentionGroup,
+    shifts: &[Option<StartShift>],
+    start: u32,
+) -> Result<GroupRun, FluidError> {
+    let units = vec![1.0; shifts.len()];
+    let off = spread_starts((0..).zip(&units), start);
+    let starts = shifts.iter().zip(off).map(|(shift, off)| {
+        let Some(shift) = shift else { return (0.0, None) };
+        // From early to late, and all of it later, as nothing begins before 0.
+        let drift = MOST_CORRECTED * shift.period_seconds;
+        let grid = shift.to_grid();
+        let grid = JobGrid { origin: grid.origin + drift, ..grid };
+        (shift.seconds + 2.0 * off * drift, Some(grid))
+    });
+    GroupRun::on_grids(group, starts)
+}
+
+/// Runs of one group of the length of a forecast, with and without start shifts.
+pub(super) struct ShiftedRuns<'a> {
+    pub(super) traffic: &'a IndexedTraffic<'a>,
+    pub(super) group: &'a ContentionGroup,
+    /// Its members, as jobs of the plan.
+    pub(super) jobs: &'a [usize],
+}
+
+impl ShiftedRuns<'_> {
+    /// The starts from which runs without shifts begin.
+    pub(super) fn all_spread_starts(&self) -> impl Iterator<Item = Vec<f64>> + '_ {
+        STARTS.map(|start| self.spread_starts(start))
+    }
+
+    fn spread_starts(&self, start: u32) -> Vec<f64> {
+        let numbers = self.jobs.iter().copied();
+        spread_starts(numbers.zip(&self.group.alone_seconds()), start)
+    }
+
+    /// Share of time in which each member computes, the mean over starts.
+    pub(super) fn busy_shares(&self, levels: &[u8], shifts: &[Option<StartShift>]) -> Vec<f64> {
+        let (window, most) = SimulatedHorizon::of_forecast(self.traffic, self.jobs, 1.0);
+        let starts: Vec<u32> = STARTS.take(most).collect();
+        let runs = map_in_threads(&starts, |start| {
+            let run = match shifts {
+                [] => {
+                    let starts = self.spread_starts(*start).into_iter();
+                    GroupRun::on_grids(self.group, starts.map(|start| (start, None)))
+                }
+                shifts => shifted_run(self.group, shifts, *start),
+            };
+            job_runs(run, levels, window)
+        });
+        let mean = |member: usize| runs.iter().map(|run| run[member].busy).sum::<f64>();
+        (0..self.jobs.len()).map(|member| mean(member) / starts.len() as f64).collect()
     }
 }

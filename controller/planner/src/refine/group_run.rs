@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobIndex, JobTally};
+use fluid::{Engine, EngineOptions, FluidError, FluidNetwork, JobGrid, JobIndex, JobTally};
 
 use super::contention_group::ContentionGroup;
 
@@ -63,17 +63,39 @@ impl GroupRun {
     /// # Errors
     /// A job that the fluid model rejects.
     pub fn new(group: &ContentionGroup, starts: &[f64]) -> Result<Self, FluidError> {
+        Self::of_jobs(group, starts.iter().map(|start| (*start, None)), MERGED_SHARE)
+    }
+
+    /// `group` with its jobs starting at these instants, seconds, each on its grid. Runs are exact:
+    /// where slots touch, whether a flow ends in time decides everything.
+    ///
+    /// # Errors
+    /// A job that the fluid model rejects.
+    pub(super) fn on_grids(
+        group: &ContentionGroup,
+        starts: impl Iterator<Item = (f64, Option<JobGrid>)>,
+    ) -> Result<Self, FluidError> {
+        Self::of_jobs(group, starts, 0.0)
+    }
+
+    fn of_jobs(
+        group: &ContentionGroup,
+        starts: impl Iterator<Item = (f64, Option<JobGrid>)>,
+        merged_share: f64,
+    ) -> Result<Self, FluidError> {
         let links = group.links();
         let fifo = (0..).zip(links).filter(|(_, link)| link.is_fifo).map(|(number, _)| number);
         let capacities = links.iter().map(|link| link.capacity).collect();
         let network = FluidNetwork::new(capacities)?.with_fifo_links(fifo);
-        let options = EngineOptions { merged_share: MERGED_SHARE, ..EngineOptions::default() };
+        let options = EngineOptions { merged_share, ..EngineOptions::default() };
         let mut engine = Engine::new(&network, options)?;
         let jobs = group
             .fluid_jobs()
             .iter()
             .zip(starts)
-            .map(|(job, start)| engine.add_job(&fluid::FluidJob { start: *start, ..job.clone() }))
+            .map(|(job, (start, grid))| {
+                engine.add_job(&fluid::FluidJob { start, grid, ..job.clone() })
+            })
             .collect::<Result<_, _>>()?;
         Ok(Self { engine, jobs })
     }
@@ -112,7 +134,9 @@ impl GroupRun {
         let after = self.tallies_at(window.until)?;
         let passed = before.iter().zip(&after).map(|(before, after)| MemberProgress {
             iterations: after.iterations - before.iterations,
-            seconds: after.iteration_seconds - before.iteration_seconds,
+            seconds: after.iteration_seconds + after.waited_seconds
+                - before.iteration_seconds
+                - before.waited_seconds,
             busy_seconds: after.busy_seconds - before.busy_seconds,
         });
         Ok(passed.collect())

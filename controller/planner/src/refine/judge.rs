@@ -327,6 +327,13 @@ impl<'a> Judge<'a> {
         self.value_of(&all, &outcomes)
     }
 
+    /// The value of these shares of time in which `members` compute.
+    pub(super) fn value_of_shares(&self, members: &[usize], busy: &[f64]) -> DecisionValue {
+        let outcomes: Vec<MemberOutcome> =
+            busy.iter().map(|busy| MemberOutcome { busy: *busy, wait: 0.0 }).collect();
+        self.value_of(members, &outcomes)
+    }
+
     fn busy_share_alone(&self, job: usize) -> f64 {
         let seconds = self.traffic.routes[self.jobs[job]].demand.iteration_seconds;
         compute_share(self.job_at(job).compute_seconds, seconds)

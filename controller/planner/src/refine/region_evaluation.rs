@@ -325,7 +325,7 @@ impl<'a> RegionEvaluation<'a> {
     pub(super) fn forecast_jobs(&self, candidate: &ValuedCandidate) -> Vec<IterationForecast> {
         let levels = self.plan_levels(candidate);
         let (traffic, jobs) = (self.context.traffic, &self.region.jobs);
-        forecast_iterations(traffic, jobs, candidate.paths(), &levels)
+        forecast_iterations(traffic, jobs, candidate.paths(), (&levels, &[]))
     }
 
     /// Puts the seconds of an iteration of each member into those of all jobs of the region.

@@ -13,3 +13,4 @@ mod planning;
 mod scenario;
 mod settled;
 mod stability;
+mod start_shifts;

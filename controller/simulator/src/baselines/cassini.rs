@@ -25,6 +25,7 @@ pub mod circle;
 
 use std::collections::BTreeMap;
 
+use fluid::{GridRule, JobGrid};
 use planner::{Job, PlanInput};
 use topology::{Finding, LinkId};
 
@@ -37,6 +38,9 @@ use crate::schedule::Schedule;
 
 /// Share of a period that a job may be off its grid before it re-aligns.
 pub const DRIFT_MAX: f64 = 0.05;
+
+/// How jobs are held to a grid.
+const REALIGN: GridRule = GridRule::Realign { tolerance: DRIFT_MAX };
 
 /// Scores from here are full: one angle in a hundred circles may be over capacity.
 const FULL_SCORE: f64 = 1.0 - 1e-4;
@@ -60,7 +64,8 @@ pub fn schedule_jobs(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
     let mut schedule = Schedule::from_levels(&vec![0; input.jobs.len()], paths);
     for (job, scheduled) in schedule.jobs.iter_mut().enumerate() {
         scheduled.start_shift_seconds = shifts[job];
-        scheduled.period_seconds = periods.grid[job];
+        let origin = shifts[job];
+        scheduled.grid = periods.grid[job].map(|period| JobGrid { origin, period, rule: REALIGN });
     }
     schedule.findings = report_findings(input, &fitted, dropped);
     schedule

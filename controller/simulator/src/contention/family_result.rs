@@ -83,7 +83,9 @@ pub fn examine_family_case(
     seconds: f64,
 ) -> Result<FamilyResult, SimulationError> {
     let case = FamilyCase::new(input, seconds)?;
-    let (plan, report) = planner::plan(input, policy, None);
+    // As CASSINI's, the jobs wait when they are asked to.
+    let waiting = Policy { start_shifts: true, ..policy.clone() };
+    let (plan, report) = planner::plan(input, &waiting, None);
     let (quick, _) = planner::plan_to_depth(input, policy, None, PlanDepth::Quick);
     let plain = Policy { search_events: 0, ..policy.clone() };
     let greedy = Policy { paths: PathMethod::Greedy, ..plain.clone() };

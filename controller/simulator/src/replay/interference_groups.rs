@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::slice;
 
+use fluid::JobGrid;
 use planner::{Flow, Job};
 use topology::groups::DisjointSets;
 use topology::{Fabric, LinkId};
@@ -40,8 +41,8 @@ pub(super) struct JobTraffic {
     pub(super) level: u32,
     /// Where in its cycle it stands when time begins: seconds until its first iteration.
     pub(super) offset_seconds: f64,
-    /// The grid that it is held to (CASSINI).
-    pub(super) period_seconds: Option<f64>,
+    /// The grid that it is held to, if it is.
+    pub(super) grid: Option<JobGrid>,
     /// Seconds of the slowest of its uncontended flows.
     pub(super) uncontended_seconds: f64,
     /// Its other flows.
@@ -194,11 +195,11 @@ impl<'a> LinkLimits<'a> {
             overlap_from: job.overlap_from,
             level: decided.level,
             offset_seconds: decided.start_shift_seconds,
-            period_seconds: decided.period_seconds,
+            grid: decided.grid,
             uncontended_seconds,
             contended_flows: streams,
         };
-        if decided.period_seconds.is_none() && decided.start_shift_seconds == 0.0 {
+        if decided.grid.is_none() && decided.start_shift_seconds == 0.0 {
             mover.offset_seconds = cycle_phase(*number) * mover.uncontended_iteration();
         }
         mover

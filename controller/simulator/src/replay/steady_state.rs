@@ -16,7 +16,6 @@ use fluid::{
 use topology::{Fabric, LinkId};
 
 use super::interference_groups::JobTraffic;
-use crate::simulation::IterationGrid;
 
 /// Measurements of a job in its group.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,7 +76,6 @@ struct GroupSimulation<'a> {
     engine_jobs: Vec<JobIndex>,
     /// When each member ended its iterations, seconds.
     ends: Vec<Vec<f64>>,
-    grid: IterationGrid,
 }
 
 impl<'a> GroupSimulation<'a> {
@@ -91,22 +89,12 @@ impl<'a> GroupSimulation<'a> {
             members.iter().map(|m| links.fluid_job(fabric, m)).collect();
         let options = EngineOptions { discipline, ..EngineOptions::default() };
         let mut engine = Engine::new(&links.into_network()?, options)?;
-        let mut grid = IterationGrid::default();
         let mut places = Vec::with_capacity(jobs.len());
-        for (job, member) in jobs.iter().zip(members) {
+        for job in &jobs {
             let place = engine.add_job(job)?;
-            if let Some(period) = member.period_seconds {
-                grid.add_job(place, job.start, period);
-            }
             places.push(place);
         }
-        Ok(Self {
-            members,
-            engine,
-            ends: vec![Vec::new(); places.len()],
-            engine_jobs: places,
-            grid,
-        })
+        Ok(Self { members, engine, ends: vec![Vec::new(); places.len()], engine_jobs: places })
     }
 
     fn run_until_known(&mut self) -> Result<(), FluidError> {
@@ -122,11 +110,10 @@ impl<'a> GroupSimulation<'a> {
         Ok(())
     }
 
-    /// Whether an iteration ended at the present instant; jobs on a grid are held to it.
+    /// Whether an iteration ended at the present instant.
     fn record_iterations(&mut self) -> Result<bool, FluidError> {
         let instant = self.engine.latest_instant();
         let turned: Vec<JobIndex> = instant.phase_changes().map(|(job, _)| job).collect();
-        let postponed = self.grid.find_postponements(&instant);
         let mut is_end = false;
         for job in turned {
             let ended = self.engine.job_tally(job)?.iterations;
@@ -135,9 +122,6 @@ impl<'a> GroupSimulation<'a> {
                 ends.push(self.engine.now_seconds());
                 is_end = true;
             }
-        }
-        for (job, seconds) in postponed {
-            self.engine.postpone_iteration(job, seconds)?;
         }
         Ok(is_end)
     }
@@ -250,6 +234,7 @@ impl GroupLinks {
             overlap_from: member.overlap_from,
             level: member.level,
             start: member.offset_seconds,
+            grid: member.grid,
             iterations: None,
             flows,
         }

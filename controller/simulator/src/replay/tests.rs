@@ -325,6 +325,7 @@ impl<'a> Exact<'a> {
             overlap_from: job.overlap_from,
             level: decided.level,
             start: self.engine.now_seconds(),
+            grid: decided.grid,
             iterations: Some(self.replay.progress.records[number as usize].left as u64),
             flows: flows.map(flow).collect(),
         };

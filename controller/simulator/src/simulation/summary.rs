@@ -69,8 +69,7 @@ impl SimulationRun<'_> {
     }
 
     fn job_outcome(&self, job: usize, tally: &JobTally) -> JobOutcome {
-        let waited = self.engine_jobs[job].map_or(0.0, |place| self.grid.waited_seconds(place));
-        let iterated = tally.iteration_seconds + waited;
+        let iterated = tally.iteration_seconds + tally.waited_seconds;
         let mean = (tally.iterations > 0).then(|| iterated / tally.iterations as f64);
         JobOutcome {
             id: self.input.jobs[job].id.to_string(),

@@ -37,6 +37,7 @@ fn plan_of(jobs: &[Vec<(NicId, NicId)>]) -> Plan {
         priority: 1.0,
         rank: index as u32 + 1,
         level: 0,
+        start_shift: None,
     };
     let flow = |job: usize, (src, dst): (NicId, NicId)| PlannedFlow {
         job,

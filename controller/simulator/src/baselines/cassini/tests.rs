@@ -17,10 +17,11 @@ fn scheduled(test_input: &TestInput) -> Schedule {
 fn jobs_that_share_a_link_take_turns() {
     let schedule = scheduled(&pair());
     let [a, b] = &schedule.jobs[..] else { panic!("two jobs") };
-    assert_eq!((a.start_shift_seconds, a.period_seconds), (0.0, Some(1.5)));
+    let grid = |origin: f64| Some(JobGrid { origin, period: 1.5, rule: REALIGN });
+    assert_eq!((a.start_shift_seconds, a.grid), (0.0, grid(0.0)));
     // The first fit: 24 angles of 72 are half a second.
     assert!((b.start_shift_seconds - 0.5).abs() < 1e-9, "{b:?}");
-    assert_eq!(b.period_seconds, Some(1.5));
+    assert_eq!(b.grid, grid(b.start_shift_seconds));
 }
 
 #[test]
@@ -33,7 +34,7 @@ fn jobs_that_share_nothing_start_at_once_and_keep_no_grid() {
         TestInput::on_lab_fabric().with_job("a", &[("h1", "h2")]).with_job("b", &[("h2", "h3")]);
     let apart = scheduled(&test_input);
     for job in apart.jobs {
-        assert_eq!((job.start_shift_seconds, job.period_seconds), (0.0, None));
+        assert_eq!((job.start_shift_seconds, job.grid), (0.0, None));
     }
 }
 
@@ -42,6 +43,6 @@ fn jobs_that_cannot_avoid_each_other_are_shifted_and_keep_no_grid() {
     let mut test_input = pair().with_job("c", &[("h1", "h6")]);
     test_input.jobs[0].flows[0].bytes *= 2.0;
     let schedule = scheduled(&test_input);
-    assert!(schedule.jobs.iter().all(|job| job.period_seconds.is_none()));
+    assert!(schedule.jobs.iter().all(|job| job.grid.is_none()));
     assert!(schedule.findings[0].text.contains("compatibility score"));
 }

@@ -1,0 +1,372 @@
+//! When jobs begin their iterations: the third decision, beside paths and levels.
+//!
+//! Jobs of nearly equal periods whose communication fills their tightest link keep, on one level, the
+//! phases that they began with, and under strict levels the lower one misses its slot at every
+//! iteration. If each begins in a slot of its own, both run as fast as the link allows. As in CASSINI
+//! (Rajasekaran et al., NSDI 2024), the iterations of the jobs of a contention group are turned around
+//! a circle until they ask least of links beyond their capacity. Unlike there, all links of the group
+//! count at once, so that there are no loops to leave out, levels may go with the shifts, and the
+//! judge has the last word: against the same group without shifts, over the length of a forecast.
+//!
+//! Whether jobs can be asked to wait is the caller's to say (`Policy::start_shifts`).
+
+use super::choice::{CandidateOutcome, PlanComparison};
+use super::contention_group::ContentionGroup;
+use super::decisions::Decisions;
+use super::forecast::{ShiftedRuns, forecast_iterations};
+use super::judge::{DecisionValue, Judge};
+use super::objective::PlanObjective;
+use super::{LevelOrigin, PathOrigin};
+use crate::plan::{MOST_CORRECTED, StartShift};
+use crate::plan_context::{PlanContext, PlanRegion};
+
+/// Periods differ by this share at most.
+const PERIOD_SPREAD: f64 = 0.2;
+
+/// Load of the busiest link, over the longest period, for which shifts are tried: below, strict
+/// levels separate jobs by themselves; above, nothing is left to separate.
+const LOADS: std::ops::RangeInclusive<f64> = 0.9..=1.5;
+
+/// Shares of the period that slots are longer than the jobs need: a job that is late catches up.
+const ROOM: [f64; 4] = [0.0, 0.003, 0.01, 0.03];
+
+/// What slots may cost, as a share of what the jobs compute without them in the long run: jobs lose
+/// more until they have found phases that last.
+const SETTLING_COST: f64 = 0.01;
+
+/// Angles of a circle: one every 5 degrees, as in CASSINI.
+const ANGLES: usize = 72;
+
+/// Angles in one of these, in which rotations are refined: where slots touch, a job that is late by an
+/// angle meets the next one.
+const FINER: usize = 10;
+
+/// Sweeps over the jobs of a circle; each lowers the excess, so few are needed.
+const MAX_SWEEPS: usize = 8;
+
+/// Differences of excess below this are rounding.
+const NOISE: f64 = 1e-9;
+
+/// Puts start shifts, and the levels that go with them, into `decided` where the judge finds them
+/// better, in all `regions`.
+pub(crate) fn shift_starts(
+    context: &PlanContext<'_>,
+    regions: &[&PlanRegion],
+    decided: &mut Decisions,
+    comparison: &mut PlanComparison,
+) {
+    if !context.policy.start_shifts {
+        return;
+    }
+    for region in regions {
+        let judge = Judge::new(context.traffic, context.policy, &region.jobs);
+        let mut is_shifted = false;
+        for group in judge.contention_groups(&decided.paths) {
+            let jobs: Vec<usize> =
+                group.members.iter().map(|member| region.jobs[*member]).collect();
+            let mut proposals = propose_slots(&group);
+            let trial = ShiftTrial { context, judge: &judge, group: &group, jobs: &jobs };
+            if !proposals.is_empty() {
+                proposals.extend(trial.propose_phases());
+            }
+            if let Some((levels, shifts)) = trial.find_best(decided, proposals) {
+                for ((job, level), shift) in jobs.iter().zip(levels).zip(shifts) {
+                    decided.levels[*job] = level;
+                    decided.shifts[*job] = Some(shift);
+                }
+                is_shifted = true;
+            }
+        }
+        let compared = comparison.regions.iter_mut().find(|of| of.digest == region.digest);
+        if let Some(compared) = compared.filter(|_| is_shifted) {
+            compared.forecasts = forecast_iterations(
+                context.traffic,
+                &region.jobs,
+                &decided.paths,
+                (&decided.levels, &decided.shifts),
+            );
+            let origin = compared.candidates.first().map_or(PathOrigin::Selected, |of| of.paths);
+            let value = value_of_region(&judge, context, region, decided);
+            compared.candidates.insert(
+                0,
+                CandidateOutcome {
+                    paths: origin,
+                    levels: vec![LevelOrigin::Shifted],
+                    gpu_utilization: value.value / judge.job_worth().iter().sum::<f64>(),
+                    worst_slowdown: value.worst_slowdown,
+                    worst_wait_seconds: value.worst_wait,
+                },
+            );
+        }
+    }
+}
+
+/// The value of a region as it is decided, by runs of the length of a forecast.
+fn value_of_region(
+    judge: &Judge<'_>,
+    context: &PlanContext<'_>,
+    region: &PlanRegion,
+    decided: &Decisions,
+) -> DecisionValue {
+    let groups = judge.contention_groups(&decided.paths);
+    groups.iter().fold(DecisionValue::NOTHING, |sum, group| {
+        let jobs: Vec<usize> = group.members.iter().map(|member| region.jobs[*member]).collect();
+        let levels: Vec<u8> = jobs.iter().map(|job| decided.levels[*job]).collect();
+        let shifts: Vec<Option<StartShift>> = jobs.iter().map(|job| decided.shifts[*job]).collect();
+        let runs = ShiftedRuns { traffic: context.traffic, group, jobs: &jobs };
+        sum.combine(judge.value_of_shares(&group.members, &runs.busy_shares(&levels, &shifts)))
+    })
+}
+
+/// One group whose jobs might begin in slots of their own.
+struct ShiftTrial<'a> {
+    context: &'a PlanContext<'a>,
+    judge: &'a Judge<'a>,
+    group: &'a ContentionGroup,
+    /// Its members, as jobs of the plan.
+    jobs: &'a [usize],
+}
+
+impl ShiftTrial<'_> {
+    /// The best of the proposed shifts, with the levels decided or one, if it is as good as what is
+    /// decided: the slots spare jobs what they lose until they have found phases that last.
+    fn find_best(
+        &self,
+        decided: &Decisions,
+        proposals: Vec<Vec<StartShift>>,
+    ) -> Option<(Vec<u8>, Vec<StartShift>)> {
+        if proposals.is_empty() {
+            return None;
+        }
+        let had: Vec<u8> = self.jobs.iter().map(|job| decided.levels[*job]).collect();
+        let objective = PlanObjective::new(self.context.policy, None);
+        let members = &self.group.members;
+        let mut tried = vec![had.clone(), self.one_level(&had, decided)];
+        tried.dedup();
+        let alone: Vec<Vec<f64>> =
+            tried.iter().map(|levels| self.runs().busy_shares(levels, &[])).collect();
+        let unshifted = self.judge.value_of_shares(members, &alone[0]);
+        let mut best = None;
+        for shifts in proposals {
+            let given: Vec<Option<StartShift>> = shifts.iter().copied().map(Some).collect();
+            for (levels, alone) in tried.iter().zip(&alone) {
+                let shifted = self.runs().busy_shares(levels, &given);
+                // Nobody waits to be slower.
+                let mut jobs = shifted.iter().zip(alone);
+                if !jobs.all(|(with, without)| *with >= without * (1.0 - SETTLING_COST)) {
+                    continue;
+                }
+                let value = self.judge.value_of_shares(members, &shifted);
+                let is_better = match &best {
+                    None => !objective.is_better(unshifted, value, unshifted.value * SETTLING_COST),
+                    Some((_, _, most)) => objective.is_better(value, *most, 0.0),
+                };
+                if is_better {
+                    best = Some((levels.clone(), shifts.clone(), value));
+                }
+            }
+        }
+        best.map(|(levels, shifts, _)| (levels, shifts))
+    }
+
+    /// Phases without slots: under strict levels, good ones last by themselves.
+    fn propose_phases(&self) -> Vec<Vec<StartShift>> {
+        let alone = self.group.alone_seconds();
+        let of_job = |(seconds, alone): (f64, &f64)| StartShift {
+            seconds,
+            period_seconds: *alone,
+            most_wait_seconds: 0.0,
+        };
+        let starts = self.runs();
+        let starts = starts.all_spread_starts();
+        starts.map(|starts| starts.into_iter().zip(&alone).map(of_job).collect()).collect()
+    }
+
+    fn runs(&self) -> ShiftedRuns<'_> {
+        ShiftedRuns { traffic: self.context.traffic, group: self.group, jobs: self.jobs }
+    }
+
+    /// One level for all of them, as far as policy permits it.
+    fn one_level(&self, had: &[u8], decided: &Decisions) -> Vec<u8> {
+        let highest = had.iter().copied().max().unwrap_or(0);
+        let mut all = decided.levels.clone();
+        self.jobs.iter().for_each(|job| all[*job] = highest);
+        let permitted = self.context.permit_levels(all);
+        self.jobs.iter().map(|job| permitted[*job]).collect()
+    }
+}
+
+/// What a job asks of the links of its group in an iteration alone.
+struct JobPattern {
+    /// Seconds from the begin of an iteration to that of its communication.
+    from: f64,
+    /// Seconds of communication.
+    lasts: f64,
+    /// Links, and the share of each that it needs meanwhile.
+    shares: Vec<(usize, f64)>,
+}
+
+/// Slots for the members of a group, with more and more room; none if their periods or the load do
+/// not ask for them.
+fn propose_slots(group: &ContentionGroup) -> Vec<Vec<StartShift>> {
+    let alone = group.alone_seconds();
+    let (shortest, longest) =
+        alone.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), seconds| {
+            (least.min(*seconds), most.max(*seconds))
+        });
+    if alone.len() < 2 || longest > shortest * (1.0 + PERIOD_SPREAD) {
+        return Vec::new();
+    }
+    let mut seconds = vec![0.0; group.links().len()];
+    let patterns: Vec<JobPattern> =
+        group.fluid_jobs().iter().map(|job| JobPattern::new(job, group, &mut seconds)).collect();
+    let busiest = seconds.iter().copied().fold(0.0, f64::max);
+    if !LOADS.contains(&(busiest / longest)) {
+        return Vec::new();
+    }
+    let with_room = |room: &f64| {
+        let period = longest.max(busiest) * (1.0 + room);
+        let circle = |angles: usize| Circle::new(period, &patterns, (seconds.len(), angles));
+        let mut rotations = circle(ANGLES).find_rotations();
+        rotations.iter_mut().for_each(|rotation| *rotation *= FINER);
+        let rotations = circle(FINER * ANGLES).refine_rotations(rotations, FINER);
+        let shift = |(rotation, alone): (usize, &f64)| StartShift {
+            seconds: rotation as f64 / (FINER * ANGLES) as f64 * period,
+            period_seconds: period,
+            most_wait_seconds: period - alone + MOST_CORRECTED * period,
+        };
+        rotations.into_iter().zip(&alone).map(shift).collect()
+    };
+    ROOM.iter().map(with_room).collect()
+}
+
+impl JobPattern {
+    /// The pattern of a job; `seconds` of each link grow by what it needs of it.
+    fn new(job: &fluid::FluidJob, group: &ContentionGroup, seconds: &mut [f64]) -> Self {
+        let mut own = std::collections::BTreeMap::new();
+        for flow in &job.flows {
+            for link in &flow.path {
+                let link = *link as usize;
+                *own.entry(link).or_insert(0.0) += flow.bytes / group.links()[link].capacity;
+            }
+        }
+        own.iter().for_each(|(link, needs)| seconds[*link] += needs);
+        let lasts = own.values().copied().fold(0.0, f64::max);
+        let shares = own.into_iter().filter(|_| lasts > 0.0);
+        let shares = shares.map(|(link, needs)| (link, needs / lasts)).collect();
+        Self { from: job.overlap_from * job.compute_seconds, lasts, shares }
+    }
+}
+
+/// The jobs of a group around a circle: what each asks of each link at every angle.
+struct Circle<'a> {
+    patterns: &'a [JobPattern],
+    /// By job and angle, the share of the angle in which it communicates.
+    busy: Vec<Vec<f64>>,
+    /// By link and angle, what is asked.
+    asked: Vec<Vec<f64>>,
+    angles: usize,
+}
+
+impl<'a> Circle<'a> {
+    fn new(period: f64, patterns: &'a [JobPattern], (links, angles): (usize, usize)) -> Self {
+        let arc = period / angles as f64;
+        let busy = patterns.iter().map(|pattern| {
+            let until = |at: f64| {
+                let shifted = at - pattern.from;
+                let whole = (shifted / period).floor();
+                let lasts = pattern.lasts.min(period);
+                whole * lasts + (shifted - whole * period).min(lasts)
+            };
+            let share = |angle: usize| {
+                let from = angle as f64 * arc;
+                (until(from + arc) - until(from)) / arc
+            };
+            (0..angles).map(share).collect()
+        });
+        let asked = vec![vec![0.0; angles]; links];
+        Self { patterns, busy: busy.collect(), asked, angles }
+    }
+
+    /// The rotations that ask least of links beyond their capacity. The first job stays; the others
+    /// follow, each where it is best with those before it, and then with all, until none moves.
+    fn find_rotations(mut self) -> Vec<usize> {
+        let mut rotations = vec![0; self.patterns.len()];
+        for job in 0..rotations.len() {
+            if job > 0 {
+                rotations[job] = self.best_rotation(job, 0..self.angles);
+            }
+            self.add_demand(job, rotations[job], 1.0);
+        }
+        self.settle(&mut rotations, self.angles);
+        rotations
+    }
+
+    /// The best rotations at most so far from these.
+    fn refine_rotations(mut self, mut rotations: Vec<usize>, most: usize) -> Vec<usize> {
+        for (job, rotation) in rotations.iter().enumerate() {
+            self.add_demand(job, *rotation, 1.0);
+        }
+        self.settle(&mut rotations, 2 * most + 1);
+        rotations
+    }
+
+    /// Moves jobs, each within so many angles around where it is, until none gains by it.
+    fn settle(&mut self, rotations: &mut [usize], width: usize) {
+        for _ in 0..MAX_SWEEPS {
+            let before = rotations.to_vec();
+            for job in 1..rotations.len() {
+                self.add_demand(job, rotations[job], -1.0);
+                let from = rotations[job] + self.angles - (width / 2).min(self.angles);
+                rotations[job] = self.best_rotation(job, from..from + width);
+                self.add_demand(job, rotations[job], 1.0);
+            }
+            if rotations == before {
+                break;
+            }
+        }
+    }
+
+    /// Where among these rotations a job adds the least excess: the middle of the longest run of
+    /// equals, where it has most room on both sides.
+    fn best_rotation(&self, job: usize, among: std::ops::Range<usize>) -> usize {
+        let excess = |rotation: usize| -> f64 {
+            let of_link = |(link, share): &(usize, f64)| -> f64 {
+                let asked = self.asked[*link].iter().enumerate();
+                asked
+                    .map(|(angle, asked)| {
+                        (asked + share * self.busy_at(job, rotation, angle) - 1.0).max(0.0)
+                    })
+                    .sum()
+            };
+            self.patterns[job].shares.iter().map(of_link).sum()
+        };
+        let worth: Vec<f64> = among.clone().map(excess).collect();
+        let least = worth.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_best = |place: usize| worth[place % worth.len()] <= least + NOISE;
+        // Around the whole circle, a run may go on at its beginning.
+        let is_whole = worth.len() == self.angles;
+        let begin = (0..worth.len()).find(|place| !is_best(*place)).filter(|_| is_whole);
+        let (mut longest, mut run) = ((0, 0), 0);
+        for place in begin.unwrap_or(0)..begin.unwrap_or(0) + worth.len() {
+            run = if is_best(place) { run + 1 } else { 0 };
+            if run > longest.0 {
+                longest = (run, place - (run - 1) / 2);
+            }
+        }
+        (among.start + longest.1 % worth.len()) % self.angles
+    }
+
+    fn busy_at(&self, job: usize, rotation: usize, angle: usize) -> f64 {
+        self.busy[job][(angle + 2 * self.angles - rotation % self.angles) % self.angles]
+    }
+
+    fn add_demand(&mut self, job: usize, rotation: usize, sign: f64) {
+        for (link, share) in &self.patterns[job].shares {
+            for angle in 0..self.angles {
+                let more = sign * share * self.busy_at(job, rotation, angle);
+                self.asked[*link][angle] += more;
+            }
+        }
+    }
+}
