@@ -8,12 +8,15 @@
 
 mod containerlab;
 mod csv_table;
+mod host_tree;
 mod inventory;
 mod left_out;
 mod lingjun;
 mod netbox;
 mod p4utils;
 mod roles;
+mod slurm;
+mod sonic;
 mod tier_assumptions;
 mod topograph;
 
@@ -24,6 +27,8 @@ pub use left_out::LeftOut;
 pub use lingjun::import_lingjun;
 pub use netbox::{NetboxTables, import_netbox};
 pub use p4utils::import_p4utils;
+pub use slurm::{import_slurm_conf, import_slurm_yaml};
+pub use sonic::{SonicSwitch, import_sonic};
 pub use tier_assumptions::TierAssumptions;
 pub use topograph::import_topograph;
 

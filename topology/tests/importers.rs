@@ -7,7 +7,7 @@ use std::fmt::Write;
 use proptest::prelude::*;
 use topology::Fabric;
 use topology::import::{
-    self, ImportedFabric, InventoryAssumptions, LeftOut, NetboxTables, TierAssumptions,
+    self, ImportedFabric, InventoryAssumptions, LeftOut, NetboxTables, SonicSwitch, TierAssumptions,
 };
 
 /// What a device is for a person who draws the lab.
@@ -56,9 +56,9 @@ impl Lab {
             *place += 1;
             format!("{}:eth{place}", self.name(device))
         };
-        let ends = self.cables.iter().map(|cable| match *cable {
+        let ends = self.cables.iter().enumerate().map(|(at, cable)| match *cable {
             Cable::Between(a, b) | Cable::Planned(a, b) => (end(a), end(b)),
-            Cable::Outside(a) => (end(a), "host:tap1".to_owned()),
+            Cable::Outside(a) => (end(a), format!("host:tap{at}")),
         });
         ends.collect()
     }
@@ -101,6 +101,69 @@ impl Lab {
             of(&[Part::Leaf, Part::Spine, Part::Other]),
             links.collect::<Vec<_>>().join(", ")
         )
+    }
+
+    fn is_switch(&self, device: usize) -> bool {
+        matches!(self.parts[device], Part::Leaf | Part::Spine)
+    }
+
+    /// A file for each switch, and how many ports lead nowhere. Each cable is in the file of its
+    /// first end alone, or, if `is_full`, in those of both.
+    fn sonic(&self, is_full: bool) -> (Vec<(String, String)>, usize) {
+        let mut ports: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut neighbours: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let switches = (0..self.parts.len()).filter(|at| self.is_switch(*at));
+        let switches: Vec<String> = switches.map(|at| self.name(at)).collect();
+        let split = |end: &str| -> (String, String) {
+            let (device, port) = end.split_once(':').unwrap();
+            (device.to_owned(), port.to_owned())
+        };
+        for (cable, (a, b)) in self.cables.iter().zip(self.ends()) {
+            let (a, b) = (split(&a), split(&b));
+            let status = if matches!(cable, Cable::Planned(..)) { "down" } else { "up" };
+            let mut is_listed = false;
+            for (here, there) in
+                [(&a, &b), (&b, &a)].iter().filter(|(here, _)| switches.contains(&here.0))
+            {
+                let (port, device) = (&here.1, &there.0);
+                ports.entry(here.0.clone()).or_default().push(format!(
+                    "\"{port}\": {{\"speed\": \"100000\", \"admin_status\": \"{status}\"}}"
+                ));
+                if is_full || !is_listed {
+                    let neighbour = format!(
+                        "\"{port}\": {{\"name\": \"{device}\", \"port\": \"{}\"}}",
+                        there.1
+                    );
+                    neighbours.entry(here.0.clone()).or_default().push(neighbour);
+                }
+                is_listed = true;
+            }
+        }
+        let kinds = self.parts.iter().enumerate().filter_map(|(at, part)| {
+            let kind = match part {
+                Part::Leaf => "ToRRouter",
+                Part::Spine => "LeafRouter",
+                Part::Host => "Server",
+                Part::Other => "MgmtToRRouter",
+                Part::Open => return None,
+            };
+            let is_listed = self.is_stated || *part == Part::Other;
+            is_listed.then(|| format!("\"{}\": {{\"type\": \"{kind}\"}}", self.name(at)))
+        });
+        let kinds = kinds.collect::<Vec<_>>().join(", ");
+        let files = switches.iter().map(|switch| {
+            let list = |of: &BTreeMap<String, Vec<String>>| {
+                of.get(switch).map(|list| list.join(", ")).unwrap_or_default()
+            };
+            let (ports, neighbours) = (list(&ports), list(&neighbours));
+            let spare = format!("{}\"spare\": {{}}", if ports.is_empty() { "" } else { ", " });
+            let text = format!(
+                "{{\"PORT\": {{{ports}{spare}}}, \"DEVICE_NEIGHBOR\": {{{neighbours}}}, \
+                 \"DEVICE_NEIGHBOR_METADATA\": {{{kinds}}}}}"
+            );
+            (format!("{switch}.json"), text)
+        });
+        (files.collect(), switches.len())
     }
 
     /// Devices, interfaces and cables.
@@ -191,6 +254,113 @@ fn labs() -> impl Strategy<Value = Lab> {
     )
 }
 
+/// Switches, each below an earlier one but the first, and the hosts of each.
+#[derive(Clone, Debug)]
+struct Tree {
+    parents: Vec<usize>,
+    hosts: Vec<Vec<String>>,
+    /// Hosts of no switch.
+    alone: usize,
+}
+
+const SMALL_PODS: TierAssumptions = TierAssumptions {
+    spines: 1,
+    cores: 1,
+    gpus_per_host: 8,
+    host_links: 1,
+    rails: false,
+    host_gbps: 200.0,
+    uplink_gbps: 400.0,
+    core_gbps: 400.0,
+};
+
+fn trees() -> impl Strategy<Value = Tree> {
+    let parents = prop::collection::vec(any::<prop::sample::Index>(), 1..10);
+    let hosts = prop::collection::vec(0usize..3, 10);
+    (parents, hosts, 0usize..3).prop_map(|(parents, hosts, alone)| {
+        let parents: Vec<usize> =
+            parents.iter().enumerate().map(|(at, parent)| parent.index(at + 1)).collect();
+        let last = parents.len();
+        let count = |at: usize| if at == last { 1 } else { hosts[at] };
+        let hosts =
+            (0..=last).map(|at| (0..count(at)).map(|host| format!("n{at}-{host}")).collect());
+        Tree { parents, hosts: hosts.collect(), alone }
+    })
+}
+
+impl Tree {
+    fn below(&self, at: usize) -> Vec<String> {
+        let below = (1..self.hosts.len()).filter(|of| self.parents[of - 1] == at);
+        below.map(|of| format!("t{of}")).collect()
+    }
+
+    fn lone(&self) -> Vec<String> {
+        (0..self.alone).map(|host| format!("lone{host}")).collect()
+    }
+
+    fn model(&self) -> String {
+        let switches = self.hosts.iter().enumerate().map(|(at, hosts)| {
+            let (below, hosts) = (self.below(at).join(", "), hosts.join(", "));
+            format!("  t{at}: {{ switches: [{below}], nodes: [{hosts}] }}\n")
+        });
+        let lone = self.lone();
+        let nodes = self.hosts.iter().flatten().chain(&lone);
+        let nodes = nodes.map(|node| format!("  {node}: {{}}\n"));
+        format!("switches:\n{}nodes:\n{}", switches.collect::<String>(), nodes.collect::<String>())
+    }
+
+    fn model_with_blocks(&self) -> String {
+        let switches = (0..self.hosts.len())
+            .map(|at| format!("  t{at}: {{ switches: [{}] }}\n", self.below(at).join(", ")));
+        let lone = self.lone();
+        let blocks = self.hosts.iter().enumerate().filter(|(_, hosts)| !hosts.is_empty());
+        let blocks = blocks
+            .map(|(at, hosts)| format!("  - {{ switch: t{at}, nodes: [{}] }}\n", hosts.join(", ")));
+        let alone = (!lone.is_empty()).then(|| format!("  - nodes: [{}]\n", lone.join(", ")));
+        let blocks: String = blocks.chain(alone).collect();
+        format!("switches:\n{}blocks:\n{blocks}", switches.collect::<String>())
+    }
+
+    fn slurm_conf(&self) -> String {
+        let lines = self.hosts.iter().enumerate().map(|(at, hosts)| {
+            let list = |key: &str, names: &[String]| match names {
+                [] => String::new(),
+                names => format!(" {key}={}", names.join(",")),
+            };
+            let (below, hosts) = (list("Switches", &self.below(at)), list("Nodes", hosts));
+            format!("SwitchName=t{at}{below}{hosts} # t{at}\n")
+        });
+        lines.collect()
+    }
+
+    fn slurm_yaml(&self) -> String {
+        let switches = self.hosts.iter().enumerate().map(|(at, hosts)| {
+            let (below, hosts) = (self.below(at).join(","), hosts.join(","));
+            format!("      - {{ switch: t{at}, children: '{below}', nodes: '{hosts}' }}\n")
+        });
+        format!("- topology: a\n  tree:\n    switches:\n{}", switches.collect::<String>())
+    }
+
+    /// Every host and every switch is in the fabric or named.
+    fn check(&self, text: &str, imported: Result<ImportedFabric, String>, lone: &[String]) {
+        let imported = imported.unwrap_or_else(|error| panic!("{error}: {text}"));
+        let found = imported.fabric.hosts().iter().map(|host| host.name.as_str());
+        let mut found: Vec<&str> = found.chain(named(&imported.left_out, "node")).collect();
+        let mut expected: Vec<&str> =
+            self.hosts.iter().flatten().chain(lone).map(String::as_str).collect();
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+        let assumed = imported.assumptions.join(" ").replace([',', ':'], " ");
+        for switch in (0..self.hosts.len()).map(|at| format!("t{at}")) {
+            let is_leaf = imported.fabric.switch_named(&switch).is_some();
+            let is_assumed = assumed.split(' ').any(|word| word == switch);
+            let is_out = named(&imported.left_out, "switch").contains(&switch.as_str());
+            assert!(is_leaf || is_assumed || is_out, "{switch}: {text} {imported:?}");
+        }
+    }
+}
+
 fn named<'a>(left_out: &'a [LeftOut], noun: &str) -> Vec<&'a str> {
     let parts = left_out.iter().filter(|part| part.noun == noun);
     parts.flat_map(|part| part.names.iter().map(String::as_str)).collect()
@@ -251,55 +421,39 @@ proptest! {
     }
 
     #[test]
-    fn switches_and_nodes_of_a_model_are_used_or_named(
-        parents in prop::collection::vec(any::<prop::sample::Index>(), 1..10),
-        hosts in prop::collection::vec(0usize..3, 10),
-        alone in 0usize..3,
-        is_new in any::<bool>(),
-    ) {
-        // Switch 0 is the root; every other one is below an earlier one.
-        let count = parents.len() + 1;
-        let parent = |at: usize| parents[at - 1].index(at);
-        let hosts_at = |at: usize| if at == count - 1 { 1 } else { hosts[at] };
-        let (mut switches, mut blocks, mut nodes) = (String::new(), String::new(), Vec::new());
-        for at in 0..count {
-            let below: Vec<String> =
-                (1..count).filter(|of| parent(*of) == at).map(|of| format!("t{of}")).collect();
-            let own: Vec<String> = (0..hosts_at(at)).map(|host| format!("n{at}-{host}")).collect();
-            let list = if is_new { String::new() } else { own.join(", ") };
-            let _infallible = writeln!(
-                switches, "  t{at}: {{ switches: [{}], nodes: [{list}] }}", below.join(", ")
-            );
-            if is_new && !own.is_empty() {
-                let _infallible =
-                    writeln!(blocks, "  - {{ switch: t{at}, nodes: [{}] }}", own.join(", "));
-            }
-            nodes.extend(own);
+    fn switches_and_nodes_of_models_of_topograph_are_used_or_named(tree in trees()) {
+        for text in [tree.model(), tree.model_with_blocks()] {
+            let imported = import::import_topograph(&text, &SMALL_PODS);
+            tree.check(&text, imported.map_err(|error| error.to_string()), &tree.lone());
         }
-        let lone: Vec<String> = (0..alone).map(|host| format!("lone{host}")).collect();
-        let text = if is_new {
-            let alone = if alone > 0 { format!("  - nodes: [{}]\n", lone.join(", ")) } else { String::new() };
-            format!("switches:\n{switches}blocks:\n{blocks}{alone}")
-        } else {
-            let all = nodes.iter().chain(&lone).map(|node| format!("  {node}: {{}}\n"));
-            format!("switches:\n{switches}nodes:\n{}", all.collect::<String>())
-        };
-        let options = TierAssumptions { spines: 1, cores: 1, host_links: 1, ..Default::default() };
-        let imported = import::import_topograph(&text, &options);
-        let imported = imported.map_err(|error| TestCaseError::fail(format!("{error}: {text}")))?;
-        let found = imported.fabric.hosts().iter().map(|host| host.name.as_str());
-        let mut found: Vec<&str> = found.chain(named(&imported.left_out, "node")).collect();
-        let mut expected: Vec<&str> = nodes.iter().chain(&lone).map(String::as_str).collect();
-        found.sort_unstable();
-        expected.sort_unstable();
-        prop_assert_eq!(found, expected);
-        let assumed = imported.assumptions.join(" ").replace([',', ':'], " ");
-        for switch in (0..count).map(|at| format!("t{at}")) {
-            let is_leaf = imported.fabric.switch_named(&switch).is_some();
-            let is_assumed = assumed.split(' ').any(|word| word == switch);
-            let is_out = named(&imported.left_out, "switch").contains(&switch.as_str());
-            prop_assert!(is_leaf || is_assumed || is_out, "{switch}: {text} {imported:?}");
-        }
+    }
+
+    #[test]
+    fn switches_and_nodes_of_slurm_are_used_or_named(tree in trees()) {
+        let imported = import::import_slurm_conf(&tree.slurm_conf(), &SMALL_PODS);
+        tree.check(&tree.slurm_conf(), imported.map_err(|error| error.to_string()), &[]);
+        let imported = import::import_slurm_yaml(&tree.slurm_yaml(), &SMALL_PODS);
+        tree.check(&tree.slurm_yaml(), imported.map_err(|error| error.to_string()), &[]);
+    }
+
+    #[test]
+    fn devices_cables_and_ports_of_sonic_are_used_or_named(lab in labs(), is_full in any::<bool>()) {
+        let (files, spare) = lab.sonic(is_full);
+        let switches: Vec<SonicSwitch> =
+            files.iter().map(|(name, text)| SonicSwitch::parse(name, text).unwrap()).collect();
+        let imported = import::import_sonic(&switches, &InventoryAssumptions::default());
+        let imported = imported.map_err(|error| TestCaseError::fail(format!("{error}: {files:?}")))?;
+        // What stands on its own is in no file.
+        let cabled = |at: &usize| lab.cables.iter().any(|cable| match cable {
+            Cable::Between(a, b) | Cable::Planned(a, b) => a == at || b == at,
+            Cable::Outside(_) => false,
+        });
+        let listed = (0..lab.parts.len()).filter(|at| lab.is_switch(*at) || cabled(at));
+        let mut listed: Vec<String> = listed.map(|at| lab.name(at)).collect();
+        listed.extend(lab.cables.iter().any(|cable| matches!(cable, Cable::Outside(_))).then(|| "host".to_owned()));
+        check(&imported, "device", &listed, lab.cables.len());
+        prop_assert_eq!(named(&imported.left_out, "port").len(), spare);
+        prop_assert!(hosts_of(&imported.fabric) > 0);
     }
 
     /// A file that lost or doubled a part is a fabric or an error with a field, and never a panic.

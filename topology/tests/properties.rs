@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::document::{self, DocumentFormat};
-use topology::export::{self, ContainerlabImages, FabricTree, NetboxTable};
-use topology::import::{self, InventoryAssumptions, NetboxTables, TierAssumptions};
+use topology::export::{self, ContainerlabImages, FabricTree, NetboxTable, SonicPorts};
+use topology::import::{
+    self, ImportError, ImportedFabric, InventoryAssumptions, NetboxTables, SonicSwitch,
+    TierAssumptions,
+};
 use topology::{
     AvailabilityChange, BufferDependencyGraph, Fabric, LeafRoutes, LinkId, LinkScheduler, SwitchId,
     Tier, check_fabric, is_valley_free, next_hops, spec,
@@ -307,14 +310,61 @@ proptest! {
     }
 
     #[test]
-    fn models_of_topograph_keep_who_is_near_to_whom(fabric in fabrics()) {
-        let model = export::export_topograph(&fabric);
+    fn trees_of_schedulers_keep_who_is_near_to_whom(fabric in fabrics()) {
         let assumptions = TierAssumptions { spines: 2, host_links: 1, ..Default::default() };
-        let imported = import::import_topograph(&model, &assumptions).expect("what is exported");
-        let (original, tree) =
-            (FabricTree::of_fabric(&fabric), FabricTree::of_fabric(&imported.fabric));
-        prop_assert_eq!(original, tree);
-        prop_assert_eq!(export::export_topograph(&imported.fabric), model);
+        let tree = FabricTree::of_fabric(&fabric);
+        type Export = fn(&Fabric) -> String;
+        type Import = fn(&str, &TierAssumptions) -> Result<ImportedFabric, ImportError>;
+        let formats: [(Export, Import); 3] = [
+            (export::export_topograph, import::import_topograph),
+            (export::export_slurm_conf, import::import_slurm_conf),
+            (export::export_slurm_yaml, import::import_slurm_yaml),
+        ];
+        for (export, import) in formats {
+            let text = export(&fabric);
+            let imported = import(&text, &assumptions).expect("what is exported");
+            prop_assert_eq!(&FabricTree::of_fabric(&imported.fabric), &tree);
+            let again = export(&imported.fabric);
+            // The name of the fabric is that of the format.
+            let again = again.replace("topology: slurm", "topology: any");
+            prop_assert_eq!(again.replace("# Fabric slurm,", "# Fabric any,"), text);
+        }
+    }
+
+    #[test]
+    fn configurations_of_all_switches_of_sonic_are_the_fabric(fabric in varied_fabrics()) {
+        let ports = SonicPorts { levels: 8, lanes: 8 };
+        let configuration = |fabric: &Fabric, switch: &str| {
+            export::export_sonic_config(fabric, switch, ports).expect("names of SONiC or none").text
+        };
+        // Names of SONiC, or none of SONiC.
+        let of_ports = |switch: SwitchId| {
+            let names = fabric.switch(switch).port_names.values();
+            names.filter(|name| name.starts_with("Ethernet")).count()
+        };
+        let is_named = |switch| [0, fabric.switch(switch).ports.len()].contains(&of_ports(switch));
+        prop_assume!(fabric.switch_ids().all(is_named));
+        let switches = fabric.switches().iter().map(|switch| {
+            let text = configuration(&fabric, &switch.name);
+            SonicSwitch::parse(&format!("{}.json", switch.name), &text).expect("what is exported")
+        });
+        let switches: Vec<SonicSwitch> = switches.collect();
+        let imported = import::import_sonic(&switches, &InventoryAssumptions::default());
+        let imported = imported.expect("what is exported");
+        let cables = |fabric: &Fabric| -> BTreeSet<BTreeSet<String>> {
+            let ends = fabric.cables().map(|cable| fabric.link(cable)).map(|link| {
+                [link.from, link.to].map(|end| fabric.endpoint_name(end)).into_iter().collect()
+            });
+            ends.collect()
+        };
+        prop_assert_eq!(cables(&imported.fabric), cables(&fabric));
+        for switch in fabric.switches() {
+            let again = imported.fabric.switch_named(&switch.name).expect("it has cables");
+            prop_assert_eq!(imported.fabric.switch(again).tier, switch.tier);
+            let text = configuration(&imported.fabric, &switch.name);
+            prop_assert_eq!(text, configuration(&fabric, &switch.name));
+        }
+        prop_assert!(imported.left_out.iter().all(|it| it.noun == "field"), "{:?}", imported.left_out);
     }
 
     #[test]
@@ -332,5 +382,10 @@ proptest! {
             devices: &text, interfaces: &text, cables: &text, addresses: Some(&text),
         };
         let _ = import::import_netbox(&tables, &assumptions);
+        let _ = import::import_slurm_conf(&text, &options);
+        let _ = import::import_slurm_yaml(&text, &options);
+        if let Ok(switch) = SonicSwitch::parse("any.json", &text) {
+            let _ = import::import_sonic(&[switch], &assumptions);
+        }
     }
 }

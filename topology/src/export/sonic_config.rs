@@ -4,8 +4,9 @@
 //! A level is a class selector: DSCP `8 l` to `8 l + 7` is level `l`, traffic class `l` and queue
 //! `l`, and every queue is served strictly. Ports have the names of the document, or else those
 //! that follow from their numbers. The decision: ports have their numbers as `id`, by which the
-//! switch names them to controllers (`p4rt --use_port_ids`), and the fragment holds nothing else
-//! that a plan does not assume.
+//! switch names them to controllers (`p4rt --use_port_ids`), and the fragment holds nothing that a
+//! plan does not assume: cables are the neighbours that SONiC expects (`DEVICE_NEIGHBOR`), with
+//! their types, a leaf as ToRRouter; the switch's own name, type and speeds are its own.
 //!
 //! A lossless level `l` is PFC priority `l` and priority group `l`, from which SONiC's buffer
 //! manager makes the profile with the headroom for the speed and the length of the cable. Its queue
@@ -17,8 +18,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::qos::{PortQueues, port_queues};
-use crate::fabric::{Fabric, Switch};
+use crate::fabric::{Fabric, Switch, Tier};
 use crate::finding::list_names;
+use crate::ids::FabricNode;
 
 /// Queues of a port, and DSCP class selectors.
 const LEVELS_MAX: u8 = 8;
@@ -109,6 +111,7 @@ pub fn export_sonic_config(
         "PORT_QOS_MAP": value_map(maps),
         "QUEUE": value_map(queues),
     });
+    add_neighbours(&mut fragment, &names, fabric, switch, ports.lanes)?;
     match switch.queues.lossless_levels {
         Some(lossless) => {
             let first = ports.levels.saturating_sub(lossless);
@@ -127,6 +130,46 @@ pub fn export_sonic_config(
         )),
     }
     Ok(SonicFragment { text: format!("{fragment:#}\n"), notes })
+}
+
+/// What is at the other end of each cable.
+fn add_neighbours(
+    fragment: &mut Value,
+    names: &BTreeMap<u32, String>,
+    fabric: &Fabric,
+    switch: &Switch,
+    lanes: u32,
+) -> Result<(), SonicConfigError> {
+    let (mut neighbours, mut metadata) = (Map::new(), Map::new());
+    for (port, link) in &switch.ports {
+        let end = fabric.link(*link).to;
+        let name = fabric.node_name(end.node);
+        let (kind, there) = match end.node {
+            FabricNode::Host(_) => (SERVER, format!("nic{}", end.port)),
+            FabricNode::Switch(other) => {
+                let other = fabric.switch(other);
+                let mut names = port_names(other, lanes, &mut Vec::new())?;
+                (type_of_tier(other.tier), names.remove(&end.port).unwrap_or_default())
+            }
+        };
+        neighbours.insert(names[port].clone(), json!({ "name": name, "port": there }));
+        metadata.insert(name.to_owned(), json!({ "type": kind }));
+    }
+    fragment["DEVICE_NEIGHBOR"] = neighbours.into();
+    fragment["DEVICE_NEIGHBOR_METADATA"] = metadata.into();
+    Ok(())
+}
+
+/// SONiC's type of a host.
+const SERVER: &str = "Server";
+
+/// SONiC's type of a switch, by the tiers of its Clos.
+fn type_of_tier(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Leaf => "ToRRouter",
+        Tier::Spine => "LeafRouter",
+        Tier::Core => "SpineRouter",
+    }
 }
 
 /// Levels `first` to the highest lose nothing.

@@ -37,7 +37,7 @@ const ENABLED: Column = &["enabled"];
 /// Interfaces above another one: bonds, subinterfaces and bridges.
 const LAG: Column = &["lag", "parent lag"];
 const PARENT: Column = &["parent", "parent interface"];
-const BRIDGE: Column = &["bridge", "bridged interface"];
+const BRIDGE: Column = &["bridge", "bridged interface", "bridge interface"];
 const ADDRESS: Column = &["address", "ip address"];
 const ADDRESS_DEVICE: Column = &["device", "parent"];
 const INTERFACE: Column = &["interface", "assigned_object", "assigned object"];

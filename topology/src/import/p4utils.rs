@@ -71,8 +71,12 @@ pub fn import_p4utils(
     text: &str,
     assumptions: &InventoryAssumptions,
 ) -> Result<ImportedFabric, ImportError> {
-    let file: AppFile = serde_yaml_ng::from_str(text)
-        .map_err(|error| field_error("topology of p4-utils", error.to_string()))?;
+    let file: AppFile = serde_yaml_ng::from_str(text).map_err(|error| {
+        let is_template = text.contains("\": \"<") || text.contains("{{");
+        let hint = "; this is a template: write values in the place of what it describes";
+        let problem = error.to_string() + if is_template { hint } else { "" };
+        field_error("topology of p4-utils", problem)
+    })?;
     let mut notes = ImportNotes::default();
     let topology = match file.topology {
         Some(topology) => {

@@ -290,4 +290,6 @@ fn what_p4_utils_cannot_mean_is_named() {
 }
 
 mod foreign_labs;
+mod foreign_switches;
 mod foreign_tables;
+mod foreign_trees;

@@ -1,8 +1,12 @@
 //! `crux fabric import`: fabric documents from data sets, labs and inventories.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use clap::Subcommand;
 use topology::import::{
-    self, ImportError, ImportedFabric, InventoryAssumptions, NetboxTables, TierAssumptions,
+    self, ImportError, ImportedFabric, InventoryAssumptions, NetboxTables, SonicSwitch,
+    TierAssumptions,
 };
 use topology::spec;
 
@@ -16,6 +20,8 @@ pub(crate) enum ImportCommand {
     Containerlab(ContainerlabImportArgs),
     P4utils(P4utilsImportArgs),
     Netbox(NetboxImportArgs),
+    Slurm(SlurmImportArgs),
+    Sonic(SonicImportArgs),
 }
 
 /// Import topo.csv of the Alibaba Lingjun data set (2023).
@@ -107,6 +113,40 @@ pub(crate) struct NetboxImportArgs {
     assumed: InventoryOptions,
 }
 
+/// Import topology.conf or topology.yaml of Slurm.
+///
+/// A switch with nodes is a leaf, or with --rails a leaf for each NIC of a host; what is above leaves
+/// is a pod. Slurm knows no NICs and no cables: numbers and speeds are assumptions, and the options
+/// say which.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux fabric import slurm /etc/slurm/topology.conf > fabric.json
+  crux fabric import slurm topology.yaml --host-links 8 --rails > fabric.json")]
+pub(crate) struct SlurmImportArgs {
+    /// topology.conf, or topology.yaml by the extension
+    file: String,
+    #[command(flatten)]
+    assumed: TierOptions,
+}
+
+/// Import config_db.json of SONiC, a file for each switch.
+///
+/// Cables are those of DEVICE_NEIGHBOR; what has no file of its own is a neighbour of what has one.
+/// Types (ToRRouter, LeafRouter, SpineRouter, Server) say what a device is, or else the cables do.
+/// Standard error lists what is assumed, and what is left out.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:  crux fabric import sonic leaf1.json leaf2.json spine1.json > fabric.json"
+)]
+pub(crate) struct SonicImportArgs {
+    /// config_db.json of each switch; a switch without a hostname has the name of its file
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    #[command(flatten)]
+    assumed: InventoryOptions,
+}
+
 /// What a file of hosts below switches does not say.
 #[derive(clap::Args)]
 struct TierOptions {
@@ -188,6 +228,13 @@ pub(crate) fn run_import(command: &ImportCommand) -> Result<(), CommandError> {
             print_imported(file, import::import_p4utils(&text, &assumed.assumptions()))
         }
         ImportCommand::Netbox(args) => import_netbox(args),
+        ImportCommand::Slurm(SlurmImportArgs { file, assumed }) => {
+            let text = files::read_text(file)?;
+            let is_yaml = [".yaml", ".yml"].iter().any(|extension| file.ends_with(extension));
+            let read = if is_yaml { import::import_slurm_yaml } else { import::import_slurm_conf };
+            print_imported(file, read(&text, &assumed.assumptions()))
+        }
+        ImportCommand::Sonic(args) => import_sonic(args),
     }
 }
 
@@ -205,6 +252,17 @@ fn import_netbox(args: &NetboxImportArgs) -> Result<(), CommandError> {
     let imported = import::import_netbox(&tables, &args.assumed.assumptions());
     // An error begins with the table.
     print_imported(&args.file_named_by(&imported), imported)
+}
+
+fn import_sonic(args: &SonicImportArgs) -> Result<(), CommandError> {
+    let switches = args.files.iter().map(|file| {
+        let text = files::read_text(file)?;
+        let name = Path::new(file).file_name().and_then(OsStr::to_str).unwrap_or_default();
+        SonicSwitch::parse(name, &text).map_err(|error| CommandError::input(file, error))
+    });
+    let switches: Vec<SonicSwitch> = switches.collect::<Result<_, CommandError>>()?;
+    let imported = import::import_sonic(&switches, &args.assumed.assumptions());
+    print_imported(&args.files.join(", "), imported)
 }
 
 impl NetboxImportArgs {
