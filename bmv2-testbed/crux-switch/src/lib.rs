@@ -375,6 +375,7 @@ impl SwitchServers {
     ) -> Result<Self, ServeError> {
         let (port_names, tls) = (options.port_names.clone(), options.tls.clone());
         let gnmi_beside = GnmiService::new(ports.device(), port_names.clone(), qos.clone());
+        let gnmi_beside = gnmi_beside.with_typed_values();
         let gnmi_options = GnmiOptions { port_names, tls, qos };
         let options = ServiceOptions { beside: gnmi_beside.routes(), ..options };
         let p4runtime = p4runtime::serve(listener, ports.device(), options).await?;

@@ -78,8 +78,18 @@ impl GnmiService {
     pub fn new(device: DeviceHandle, port_names: PortNames, qos: QosMaps) -> Self {
         let (subscriptions, closing) = watch::channel(());
         let tree = Arc::new(DataTree::new(port_names, qos));
-        let switch = GnmiSwitch { closing, device, tree, subscribers: Arc::default() };
+        let usual_encoding = proto::Encoding::Json;
+        let subscribers = Arc::default();
+        let switch = GnmiSwitch { closing, usual_encoding, device, tree, subscribers };
         Self { switch, _subscriptions: subscriptions }
+    }
+
+    /// The service as Stratum has it on the port of P4Runtime, where requests that name no encoding
+    /// are answered with typed values. gNMI means JSON by that, which finsy does not read.
+    #[must_use]
+    pub fn with_typed_values(mut self) -> Self {
+        self.switch.usual_encoding = proto::Encoding::Proto;
+        self
     }
 
     /// The service for a server.
@@ -175,6 +185,8 @@ impl Drop for GnmiHandle {
 struct GnmiSwitch {
     /// Ends with the server.
     closing: watch::Receiver<()>,
+    /// Of answers to requests that name none.
+    usual_encoding: proto::Encoding,
     device: DeviceHandle,
     tree: Arc<DataTree>,
     subscribers: Arc<AtomicUsize>,
@@ -241,7 +253,7 @@ impl GNmi for GnmiSwitch {
         request: Request<proto::GetRequest>,
     ) -> Result<Response<proto::GetResponse>, Status> {
         let request = request.into_inner();
-        let encoding = subscription::check_encoding(request.encoding)?;
+        let encoding = subscription::check_encoding(request.encoding, self.usual_encoding)?;
         let leaves = self.all_leaves().await?;
         let prefix = request.prefix.as_ref();
         let mut notification = Vec::new();

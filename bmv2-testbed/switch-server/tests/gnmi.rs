@@ -96,6 +96,7 @@ async fn gnmi_is_served_on_the_port_of_p4runtime_across_its_restarts() {
     let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let device = bench.network.device(bench.devices[0]);
     let gnmi = GnmiService::new(device.clone(), PortNames::default(), QosMaps::default());
+    let gnmi = gnmi.with_typed_values();
     let options = ServiceOptions { beside: gnmi.routes(), ..ServiceOptions::default() };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = p4runtime::serve(listener, device, options).await.unwrap();
@@ -104,6 +105,12 @@ async fn gnmi_is_served_on_the_port_of_p4runtime_across_its_restarts() {
         let mut reports = GNmiClient::new(channel.clone());
         let version = soon(reports.capabilities(proto::CapabilityRequest::default())).await;
         assert_eq!(version.unwrap().into_inner().g_nmi_version, "0.8.0");
+        // finsy asks so, and takes numbers and texts from the answer.
+        let path = path("interfaces/interface/state/ifindex");
+        let asked = proto::GetRequest { path: vec![path], ..proto::GetRequest::default() };
+        let answer = soon(reports.get(asked)).await.unwrap().into_inner();
+        let value = answer.notification[0].update[0].val.clone().unwrap().value;
+        assert_eq!(value, Some(proto::typed_value::Value::UintVal(1)));
         let mut programs = P4RuntimeClient::new(channel);
         let version = soon(programs.capabilities(p4rt::CapabilitiesRequest::default())).await;
         assert_eq!(version.unwrap().into_inner().p4runtime_api_version, "1.5.0");

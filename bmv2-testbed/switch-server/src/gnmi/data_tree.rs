@@ -90,6 +90,8 @@ impl DataTree {
             let mut add = |path, value| leaves.push(state_leaf(path, &[name], value));
             add("interfaces/interface[name]/state/name", text(name));
             add("interfaces/interface[name]/state/id", number.into());
+            // As Stratum has it; finsy takes the numbers of ports from here.
+            add("interfaces/interface[name]/state/ifindex", number.into());
             add("interfaces/interface[name]/state/admin-status", text("UP"));
             add("interfaces/interface[name]/state/oper-status", text(status));
             self.add_queue_settings(name, &mut leaves);
@@ -357,6 +359,7 @@ mod tests {
         for expected in [
             "/interfaces/interface[name=Ethernet0]/state/oper-status: DOWN",
             "/interfaces/interface[name=Ethernet0]/state/id: 1",
+            "/interfaces/interface[name=Ethernet0]/state/ifindex: 1",
             "/interfaces/interface[name=Ethernet9]/state/oper-status: UP",
             "/interfaces/interface[name=Ethernet0]/state/counters/in-octets: 700",
             "/interfaces/interface[name=Ethernet0]/state/counters/out-pkts: 2",

@@ -55,6 +55,7 @@ impl SubscribedPaths {
     pub(super) fn check(
         list: proto::SubscriptionList,
         leaves: &[GnmiLeaf],
+        usual_encoding: proto::Encoding,
     ) -> Result<Self, Status> {
         if list.subscription.is_empty() || list.subscription.len() > PATH_LIMIT {
             let text = format!("1 to {PATH_LIMIT} paths, not {}", list.subscription.len());
@@ -72,7 +73,7 @@ impl SubscribedPaths {
                 paths.push(SubscribedPath { steps, trigger, kind: None });
             }
         }
-        let encoding = check_encoding(list.encoding)?;
+        let encoding = check_encoding(list.encoding, usual_encoding)?;
         Ok(Self { prefix: list.prefix, mode, encoding, updates_only: list.updates_only, paths })
     }
 }
@@ -84,14 +85,18 @@ impl SubscribedPath {
     }
 }
 
-/// The encodings that there are.
+/// The encoding of the answers: `usual` for a request that names none, whose number is that of JSON.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for another one.
-pub(super) fn check_encoding(number: i32) -> Result<proto::Encoding, Status> {
+/// INVALID_ARGUMENT for one that there is not.
+pub(super) fn check_encoding(
+    number: i32,
+    usual: proto::Encoding,
+) -> Result<proto::Encoding, Status> {
     use proto::Encoding::{Json, JsonIetf, Proto};
     match proto::Encoding::try_from(number) {
-        Ok(encoding) if [Json, JsonIetf, Proto].contains(&encoding) => Ok(encoding),
+        Ok(Json) => Ok(usual),
+        Ok(encoding) if [JsonIetf, Proto].contains(&encoding) => Ok(encoding),
         _ => Err(Status::invalid_argument("the encodings are JSON, JSON_IETF and PROTO")),
     }
 }

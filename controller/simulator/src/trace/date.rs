@@ -1,5 +1,6 @@
 //! Dates of traces as seconds since 1970: `2017-10-09 07:01:55`, `2023/04/05 12:30`, and those of
-//! RFC 3339 and ISO 8601, `2017-10-09T07:01:55.250+08:00`.
+//! RFC 3339 and ISO 8601, `2017-10-09T07:01:55.250+08:00`, or with a zone of North America by name,
+//! `2017-10-09 00:01:55 PDT`, as Philly's logs of machines have it.
 //!
 //! Replay needs differences only, so a date without a time zone is read as one of UTC. A clock that
 //! was put back in the trace stays so.
@@ -30,11 +31,27 @@ pub(super) fn parse_date(text: &str) -> Option<f64> {
     Some(seconds as f64 + fraction)
 }
 
+/// Hours that zones with a name are ahead of UTC; those of North America as in RFC 5322, 4.3.
+const ZONES: [(&str, i64); 12] = [
+    ("Z", 0),
+    ("z", 0),
+    ("UTC", 0),
+    ("GMT", 0),
+    ("EDT", -4),
+    ("EST", -5),
+    ("CDT", -5),
+    ("CST", -6),
+    ("MDT", -6),
+    ("MST", -7),
+    ("PDT", -7),
+    ("PST", -8),
+];
+
 /// A date without its time zone, and how far the zone is ahead of UTC.
 fn split_zone(text: &str) -> Option<(&str, i64)> {
-    let utc = ["Z", "z", "UTC", "GMT"].iter().find_map(|zone| text.strip_suffix(zone));
-    if let Some(date) = utc {
-        return Some((date.trim_end(), 0));
+    let named = ZONES.iter().find_map(|(zone, hours)| Some((text.strip_suffix(zone)?, hours)));
+    if let Some((date, hours)) = named {
+        return Some((date.trim_end(), hours * 3_600));
     }
     // A sign before the time separates the parts of the date.
     let time = text.find(':').unwrap_or(text.len());
@@ -112,7 +129,9 @@ mod tests {
             ("2017-10-09T07:01:55+08:00:00", None),
             ("2017-10-09T07:01.5", None),
             ("2017-10-09T07:01:55.", None),
-            ("2017-10-09 07:01:55 PST", None),
+            ("2017-10-09 00:01:55 PDT", Some(1_507_532_515.0)),
+            ("2017-10-08 23:01:55 PST", Some(1_507_532_515.0)),
+            ("2017-10-09 07:01:55 CET", None),
             ("2100-02-29 00:00", None),
             ("2017-13-09 07:01:55", None),
             ("2017-10-09 24:00:00", None),

@@ -3,18 +3,25 @@
 //! A job has attempts, each with a start, an end and the GPUs of every machine; a job that was
 //! preempted or failed has several. The decision: it wants the GPUs of its first attempt, and is as
 //! long as from the start of the first to the end of the last, as in the CSV that others made of it.
+//! Fields that are not read are named.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::BufRead;
 
 use serde::Deserialize;
-use serde::de::{SeqAccess, Visitor};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
 
 use super::format::{check_duration, is_absent, parse_gpus, parse_instant};
 use super::{JobLength, SkipReason, TraceError, TraceJob};
 
-/// What every record of the list means.
-pub(super) type Records = VecDeque<Result<TraceJob, SkipReason>>;
+/// A list that was read.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    /// What every record means, in the order of the list.
+    pub(super) jobs: VecDeque<Result<TraceJob, SkipReason>>,
+    /// Fields of records that are not read.
+    pub(super) unused_fields: BTreeSet<String>,
+}
 
 #[derive(Deserialize)]
 struct LoggedJob {
@@ -23,6 +30,8 @@ struct LoggedJob {
     vc: Option<String>,
     #[serde(default)]
     attempts: Vec<Attempt>,
+    #[serde(flatten)]
+    other: BTreeMap<String, IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -31,12 +40,16 @@ struct Attempt {
     end_time: Option<String>,
     #[serde(default)]
     detail: Vec<MachineDetail>,
+    #[serde(flatten)]
+    other: BTreeMap<String, IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 struct MachineDetail {
     #[serde(default)]
     gpus: Vec<serde_json::Value>,
+    #[serde(flatten)]
+    other: BTreeMap<String, IgnoredAny>,
 }
 
 /// Reads the whole list; only its jobs are kept.
@@ -58,16 +71,35 @@ impl<'de> Visitor<'de> for JobsVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Records, A::Error> {
-        let mut records = Records::new();
+        let mut records = Records::default();
+        let mut seen = BTreeSet::new();
         while let Some(record) = list.next_element::<serde_json::Value>()? {
             let job = serde_json::from_value::<LoggedJob>(record);
-            records.push_back(job.map_err(|_| SkipReason::NoJob).and_then(LoggedJob::into_job));
+            let job = job.map_err(|_| SkipReason::NoJob).and_then(|job| {
+                records.unused_fields.extend(job.unused_fields());
+                match seen.insert(job.jobid.clone()) {
+                    true => job.into_job(),
+                    false => Err(SkipReason::Duplicate),
+                }
+            });
+            records.jobs.push_back(job);
         }
         Ok(records)
     }
 }
 
 impl LoggedJob {
+    fn unused_fields(&self) -> Vec<String> {
+        let keys = |place: &'static str, other: &BTreeMap<String, IgnoredAny>| {
+            other.keys().map(|key| format!("{place}{key}")).collect::<Vec<_>>()
+        };
+        let attempts = self.attempts.iter();
+        let machines = attempts.clone().flat_map(|attempt| &attempt.detail);
+        let of_attempts = attempts.flat_map(|attempt| keys("attempts.", &attempt.other));
+        let of_machines = machines.flat_map(|machine| keys("attempts.detail.", &machine.other));
+        keys("", &self.other).into_iter().chain(of_attempts).chain(of_machines).collect()
+    }
+
     fn into_job(self) -> Result<TraceJob, SkipReason> {
         let submitted_seconds = parse_instant(&self.submitted_time.unwrap_or_default())?;
         let is_known = |time: &&String| !is_absent(time);

@@ -142,7 +142,11 @@ impl<R: BufRead> TraceReader<R> {
         if !self.unused_columns.is_empty() {
             notes.push(format!("columns that are not read: {}", self.unused_columns.join(", ")));
         }
-        if self.records.is_some() {
+        if let Some(records) = &self.records {
+            if !records.unused_fields.is_empty() {
+                let names: Vec<&str> = records.unused_fields.iter().map(String::as_str).collect();
+                notes.push(format!("fields that are not read: {}", names.join(", ")));
+            }
             let note = "GPUs are those of a job's first attempt, and its length is from the start \
                         of the first to the end of the last";
             notes.push(note.to_owned());
@@ -156,7 +160,7 @@ impl<R: BufRead> TraceReader<R> {
     /// The job of the next row; `None` at the end.
     fn read_job(&mut self) -> Result<Option<Result<TraceJob, SkipReason>>, TraceError> {
         if let Some(records) = &mut self.records {
-            let record = records.pop_front();
+            let record = records.jobs.pop_front();
             self.records_read += u64::from(record.is_some());
             return Ok(record);
         }

@@ -50,7 +50,7 @@ impl fmt::Display for SkipReason {
             Self::LongLine => "a line that is too long",
             Self::NotText => "bytes that are no text",
             Self::InvalidNumber => "a value that is not a number",
-            Self::InvalidDate => "a date of another form than 2017-10-09 07:01:55 or RFC 3339",
+            Self::InvalidDate => "a date of another form than 2017-10-09 07:01:55, with or without a zone, or RFC 3339",
             Self::NoJob => "a record without the fields of a job",
             Self::Negative => "a time below zero",
             Self::Huge => "a number beyond reason",

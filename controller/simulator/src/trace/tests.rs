@@ -162,6 +162,8 @@ fn philly_is_read_as_it_is_published() {
         assert_eq!(counts(&trace.skipped), expected);
         assert!(trace.skipped.to_string().contains("1 record (never ran), first record 2"));
         assert!(trace.notes.iter().any(|note| note.contains("first attempt")), "{:?}", trace.notes);
+        let unread = "fields that are not read: attempts.detail.ip, status";
+        assert_eq!(trace.notes[1], unread);
     }
     for broken in ["[{]", "[] x", "["] {
         assert!(refused(broken).contains("cannot read the JSON; Philly publishes a list"));
@@ -253,6 +255,32 @@ fn a_long_trace_streams_until_its_input_fails() {
 }
 
 proptest::proptest! {
+    #[test]
+    fn records_of_philly_are_jobs_or_skipped(
+        records in proptest::collection::vec((0u8..6, 0usize..3, 0u32..60), 0..20),
+    ) {
+        let texts = records.iter().enumerate().map(|(at, (kind, gpus, minute))| {
+            let gpus = vec!["\"gpu\""; *gpus].join(",");
+            let (start, end) = match kind {
+                0 => ("\"None\"".to_owned(), "null".to_owned()),
+                1 => ("\"2017-10-07 01:00:00\"".to_owned(), "null".to_owned()),
+                2 => (format!("\"2017-10-07 01:{minute:02}:30\""), "\"2017-10-07 01:30:00\"".to_owned()),
+                _ => ("\"2017-10-07 01:00:00 PDT\"".to_owned(), format!("\"2017-10-07 08:{minute:02}:00Z\"")),
+            };
+            // Every fourth has the name of another one.
+            let id = if kind % 4 == 3 { 0 } else { at };
+            format!(
+                "{{\"jobid\": \"{id}\", \"submitted_time\": \"2017-10-07 01:00:00\", \"attempts\": \
+                 [{{\"start_time\": {start}, \"end_time\": {end}, \"detail\": [{{\"gpus\": [{gpus}]}}]}}]}}"
+            )
+        });
+        let text = format!("[{}]", texts.collect::<Vec<_>>().join(","));
+        let mut reader = TraceReader::new(text.as_bytes()).unwrap();
+        let jobs = reader.by_ref().filter(Result::is_ok).count();
+        let skipped = usize::try_from(reader.skipped_rows().total_rows()).unwrap();
+        proptest::prop_assert_eq!(jobs + skipped, records.len());
+    }
+
     #[test]
     fn no_text_is_too_damaged(
         rows in proptest::collection::vec("[0-9,.\"eE :/a-z-]{0,40}", 0..20),
