@@ -115,7 +115,7 @@ impl Lab {
         let switches = (0..self.parts.len()).filter(|at| self.is_switch(*at));
         let switches: Vec<String> = switches.map(|at| self.name(at)).collect();
         let split = |end: &str| -> (String, String) {
-            let (device, port) = end.split_once(':').unwrap();
+            let (device, port) = end.split_once(':').unwrap_or((end, ""));
             (device.to_owned(), port.to_owned())
         };
         for (cable, (a, b)) in self.cables.iter().zip(self.ends()) {

@@ -2,7 +2,8 @@
 //! cable.
 //!
 //! Interface `ethN` of a switch is its port N. Interface `eth0` of a container belongs to
-//! containerlab's management, so NIC n of a host is `eth` n+1. Labels that begin with `crux.` say
+//! containerlab's management, so NIC n of a host is `eth` n+1. Links are in the long form, the one
+//! in which the schema of containerlab has labels. Labels that begin with `crux.` say
 //! what containerlab has no fields for, so that the file can be imported again.
 
 use serde_json::{Map, Value, json};
@@ -45,7 +46,7 @@ pub fn export_containerlab(fabric: &Fabric, images: &ContainerlabImages) -> Stri
         let speed = (facts::GBPS, link.bandwidth.gbps().to_string());
         let facts = std::iter::once(speed).chain(scheduler).collect();
         let ends = [endpoint(fabric, link.from), endpoint(fabric, link.to)];
-        json!({ "endpoints": ends, "labels": labels(facts) })
+        json!({ "type": "veth", "endpoints": ends, "labels": labels(facts) })
     });
     let links: Vec<Value> = links.collect();
     let mut topology = Mapping::new();
@@ -66,10 +67,10 @@ fn labels(facts: Vec<Fact>) -> Map<String, Value> {
     facts.into_iter().map(label).collect()
 }
 
-fn endpoint(fabric: &Fabric, end: LinkEndpoint) -> String {
+fn endpoint(fabric: &Fabric, end: LinkEndpoint) -> Value {
     let interface = match end.node {
         FabricNode::Host(_) => end.port + 1,
         FabricNode::Switch(_) => end.port,
     };
-    format!("{}:eth{interface}", fabric.node_name(end.node))
+    json!({ "node": fabric.node_name(end.node), "interface": format!("eth{interface}") })
 }

@@ -22,6 +22,7 @@ use super::roles::{TakenPhrases, role_named};
 use super::{ImportError, ImportedFabric, NetboxTable};
 use crate::export::facts;
 use crate::export::netbox::{INTERFACE_TYPES, KBPS_PER_GBPS};
+use crate::finding::count_noun;
 use crate::spec::BOND_REMEDY;
 
 const NAME: Column = &["name"];
@@ -246,12 +247,19 @@ impl InterfaceTables<'_> {
         }
         let traced = trace_cables(&rows, notes);
         let mut cables = Vec::new();
+        let mut of_lanes = 0;
         for cable in traced {
             if let Some(reason) = self.reason_to_leave_out(&cable) {
                 notes.leave_out("cable", reason, cable.name());
             } else {
+                of_lanes +=
+                    cable.sides.iter().filter(|side| has_assumed_lanes(self.row(side))).count();
                 cables.push(self.listed_cable(cable)?);
             }
+        }
+        if of_lanes > 0 {
+            let ends = count_noun(of_lanes as u64, "interface");
+            notes.assumptions.push(format!("4 lanes of InfiniBand at {ends}"));
         }
         Ok(cables)
     }
@@ -456,6 +464,19 @@ const INFINIBAND: [(&str, f64); 9] = [
     ("xdr", 800.0),
 ];
 
+/// The rate that a type of InfiniBand names: of `infiniband-ndr`, or of `NDR (100 Gbps)`, where
+/// NetBox prints that of one lane.
+fn infiniband_rate(kind: &str) -> Option<&str> {
+    let printed = || kind.split_once(" (").filter(|(_, rest)| rest.ends_with(" gbps)"));
+    kind.strip_prefix("infiniband-").or_else(|| printed().map(|(rate, _)| rate))
+}
+
+/// Whether the speed of an interface is that of its type, and the type does not name the lanes.
+fn has_assumed_lanes(interface: CsvRow<'_>) -> bool {
+    let kind = interface.cell(TYPE).to_lowercase();
+    interface.cell(SPEED).is_empty() && infiniband_rate(&kind).is_some()
+}
+
 /// The speed of an interface's type: a slug such as `400gbase-x-qsfpdd`, or as NetBox prints it,
 /// `QSFP-DD (400GE)`; none for types without a speed.
 fn speed_of_type(kind: &str) -> Option<f64> {
@@ -463,7 +484,7 @@ fn speed_of_type(kind: &str) -> Option<f64> {
         return Some(*gbps);
     }
     let kind = kind.to_lowercase();
-    if let Some(rate) = kind.strip_prefix("infiniband-") {
+    if let Some(rate) = infiniband_rate(&kind) {
         return INFINIBAND.iter().find(|(name, _)| *name == rate).map(|(_, gbps)| *gbps);
     }
     let printed = kind.rsplit_once('(').and_then(|(_, rest)| rest.strip_suffix("ge)"));

@@ -1,4 +1,5 @@
-//! `topology.conf` and `topology.yaml` of Slurm: switches with the switches or the nodes below them.
+//! `topology.conf` and `topology.yaml` of Slurm, and what `scontrol show topology` prints: switches
+//! with the switches or the nodes below them.
 //!
 //! Both are a [tree of hosts](super::host_tree). Blocks (plugin topology/block) are leaves that
 //! nothing joins. A `topology.yaml` may describe several topologies: the default of the cluster is
@@ -90,7 +91,11 @@ pub fn import_slurm_conf(
         };
         if let Some(name) = name {
             let mut take = |key| values.remove(key).unwrap_or_default();
-            let (below, hosts) = (take("switches"), take("nodes"));
+            let (below, mut hosts) = (take("switches"), take("nodes"));
+            // `scontrol show topology` names the nodes below leaves at every switch above them.
+            if values.contains_key("level") && !below.is_empty() {
+                hosts.clear();
+            }
             listed.push(ListedSwitch { name, place, below, hosts });
         }
         values.keys().for_each(|key| tree.notes.count_unused_field(key));

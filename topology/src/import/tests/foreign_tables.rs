@@ -92,6 +92,10 @@ fn cables_are_those_that_carry_traffic_and_all_others_are_named() {
                  \"leaf-switch\" is a leaf";
     assert_eq!(imported.assumptions[0], words);
     assert!(imported.assumptions[1].ends_with("2 patch panels: pa, pb"), "{imported:?}");
+    assert_eq!(imported.assumptions[2], "4 lanes of InfiniBand at 1 interface");
+    let printed = interfaces.replacen("infiniband-ndr", "NDR (100 Gbps)", 1);
+    let printed = [DEVICES, &printed, CABLES, ADDRESSES];
+    assert_eq!(cables(&read(printed).unwrap().fabric), cables(&imported.fabric));
 }
 
 /// What one table is replaced by in the others.

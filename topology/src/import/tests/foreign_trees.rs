@@ -75,11 +75,22 @@ fn a_topology_of_slurm_is_a_tree_of_leaves_and_pods() {
 }
 
 #[test]
-fn leaves_that_nothing_joins_are_joined_and_this_is_said() {
+fn what_scontrol_shows_is_read() {
+    let shown = "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2]\n\
+        SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n3\n\
+        SwitchName=pod1 Level=1 LinkSpeed=1 Nodes=n[1-3] Switches=leaf[1-2]\n";
+    let imported = conf(shown).unwrap();
+    assert_eq!(tree(&imported), "leaf1: n1 n2, leaf2: n3");
+    let expected = "2 fields (they say nothing of a fabric): level (3 times), linkspeed (3 times)";
+    assert_eq!(left_out(&imported), [expected]);
+}
+
+#[test]
+fn leaves_that_nothing_joins_are_joined_and_listed_so() {
     let imported = conf("SwitchName=s0 Nodes=a[1-2]\nSwitchName=s1 Nodes=b[1-2]\n").unwrap();
     assert_eq!(tree(&imported), "s0: a1 a2 | s1: b1 b2");
-    let said = "the cores join what is below 2 switches, which the file does not join";
-    assert!(imported.assumptions.contains(&said.to_owned()), "{:?}", imported.assumptions);
+    let expected = "the cores join what is below 2 switches, which the file does not join";
+    assert!(imported.assumptions.contains(&expected.to_owned()), "{:?}", imported.assumptions);
     let blocks = conf("BlockName=b1 Nodes=n[1-4]\nBlockName=b2 Nodes=n[5-8]\nBlockSizes=4,8\n");
     let blocks = blocks.unwrap();
     assert_eq!(tree(&blocks), "b1: n1 n2 n3 n4 | b2: n5 n6 n7 n8");
