@@ -223,7 +223,7 @@ impl SwitchProgram {
     }
 
     fn lldp_identity(&self) -> Result<Option<LldpIdentity>, CommandError> {
-        let port_names = self.port_names()?;
+        let port_names = self.reported_port_names()?;
         Ok(self.lldp.clone().map(|system| LldpIdentity { system, port_names }))
     }
 
@@ -244,6 +244,17 @@ impl SwitchProgram {
             DialectChoice::Bmv2 => SwitchDialect::Bmv2,
             DialectChoice::Pins => SwitchDialect::Pins,
         }
+    }
+
+    /// The names of ports over gNMI and LLDP: those of their interfaces in the dialect of bmv2, as
+    /// Stratum has them.
+    fn reported_port_names(&self) -> Result<PortNames, CommandError> {
+        if self.switch_dialect() != SwitchDialect::Bmv2 {
+            return self.port_names();
+        }
+        let names =
+            self.interfaces.iter().map(|attached| (attached.port, attached.interface.clone()));
+        PortNames::new(names).map_err(|error| CommandError::input("--interface", error))
     }
 
     fn port_names(&self) -> Result<PortNames, CommandError> {
@@ -339,7 +350,9 @@ async fn serve_switch(
     let rates = rates.map(|rate| rate.map_or(u64::MAX, u64::from));
     let qos = port_options.traffic.as_ref().map(|traffic| QosMaps::of_traffic(traffic, rates));
     let qos = qos.unwrap_or_default();
-    let servers = SwitchServers::start(listener, gnmi_listener, &ports, qos, options).await;
+    let port_names = args.reported_port_names()?;
+    let gnmi = GnmiOptions { port_names, tls: options.tls.clone(), qos };
+    let servers = SwitchServers::start(listener, gnmi_listener, &ports, gnmi, options).await;
     let served = match servers {
         Ok(servers) => servers.serve_until_stopped(args.device_id, &target.tls, signals).await,
         Err(error) => Err(CommandError::failed(error)),
@@ -370,13 +383,12 @@ impl SwitchServers {
         listener: TcpListener,
         gnmi_listener: Option<TcpListener>,
         ports: &PortsHandle,
-        qos: QosMaps,
+        gnmi_options: GnmiOptions,
         options: ServiceOptions,
     ) -> Result<Self, ServeError> {
-        let (port_names, tls) = (options.port_names.clone(), options.tls.clone());
+        let GnmiOptions { port_names, qos, .. } = &gnmi_options;
         let gnmi_beside = GnmiService::new(ports.device(), port_names.clone(), qos.clone());
-        let gnmi_beside = gnmi_beside.with_typed_values();
-        let gnmi_options = GnmiOptions { port_names, tls, qos };
+        let gnmi_beside = gnmi_beside.as_stratum();
         let options = ServiceOptions { beside: gnmi_beside.routes(), ..options };
         let p4runtime = p4runtime::serve(listener, ports.device(), options).await?;
         let gnmi = match gnmi_listener {

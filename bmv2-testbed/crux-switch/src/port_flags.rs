@@ -12,7 +12,7 @@ use switch::ports::{PortConfig, PortMedium, PortShape};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortAttachment {
     pub(crate) port: u16,
-    interface: String,
+    pub(crate) interface: String,
 }
 
 /// `[PORT=]RATE`.

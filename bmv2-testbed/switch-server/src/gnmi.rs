@@ -38,6 +38,7 @@ use crate::p4runtime::{
 };
 use data_tree::{DataTree, GnmiLeaf};
 pub use qos_maps::{QosMaps, SchedulerType};
+use subscription::GnmiDialect;
 use switch::{DeviceHandle, OwnerStopped};
 
 /// The version of the protocol, as `Capabilities` reports it.
@@ -78,17 +79,17 @@ impl GnmiService {
     pub fn new(device: DeviceHandle, port_names: PortNames, qos: QosMaps) -> Self {
         let (subscriptions, closing) = watch::channel(());
         let tree = Arc::new(DataTree::new(port_names, qos));
-        let usual_encoding = proto::Encoding::Json;
-        let subscribers = Arc::default();
-        let switch = GnmiSwitch { closing, usual_encoding, device, tree, subscribers };
+        let (dialect, subscribers) = (GnmiDialect::Specification, Arc::default());
+        let switch = GnmiSwitch { closing, dialect, device, tree, subscribers };
         Self { switch, _subscriptions: subscriptions }
     }
 
-    /// The service as Stratum has it on the port of P4Runtime, where requests that name no encoding
-    /// are answered with typed values. gNMI means JSON by that, which finsy does not read.
+    /// The service as Stratum has it on the port of P4Runtime: requests that name no encoding are
+    /// answered with typed values, not with JSON, which finsy does not read, and short intervals
+    /// count milliseconds, as in finsy's ngsdn.
     #[must_use]
-    pub fn with_typed_values(mut self) -> Self {
-        self.switch.usual_encoding = proto::Encoding::Proto;
+    pub fn as_stratum(mut self) -> Self {
+        self.switch.dialect = GnmiDialect::Stratum;
         self
     }
 
@@ -185,8 +186,7 @@ impl Drop for GnmiHandle {
 struct GnmiSwitch {
     /// Ends with the server.
     closing: watch::Receiver<()>,
-    /// Of answers to requests that name none.
-    usual_encoding: proto::Encoding,
+    dialect: GnmiDialect,
     device: DeviceHandle,
     tree: Arc<DataTree>,
     subscribers: Arc<AtomicUsize>,
@@ -253,7 +253,7 @@ impl GNmi for GnmiSwitch {
         request: Request<proto::GetRequest>,
     ) -> Result<Response<proto::GetResponse>, Status> {
         let request = request.into_inner();
-        let encoding = subscription::check_encoding(request.encoding, self.usual_encoding)?;
+        let encoding = subscription::check_encoding(request.encoding, self.dialect)?;
         let leaves = self.all_leaves().await?;
         let prefix = request.prefix.as_ref();
         let mut notification = Vec::new();
@@ -261,7 +261,9 @@ impl GNmi for GnmiSwitch {
             let asked = path::join_paths(prefix, Some(path))?;
             let found: Vec<&GnmiLeaf> =
                 leaves.iter().filter(|leaf| path::covers(&asked, &leaf.path)).collect();
-            if found.is_empty() {
+            // A switch without ports has an empty list for Stratum's clients.
+            let is_list = self.dialect == GnmiDialect::Stratum && path::has_wildcard(&asked);
+            if found.is_empty() && !is_list {
                 let text = format!("nothing is at {}", path::display_path(&asked));
                 return Err(Status::not_found(text));
             }

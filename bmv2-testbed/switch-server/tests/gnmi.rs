@@ -96,7 +96,7 @@ async fn gnmi_is_served_on_the_port_of_p4runtime_across_its_restarts() {
     let bench = GnmiTestServer::start(GnmiOptions::default()).await;
     let device = bench.network.device(bench.devices[0]);
     let gnmi = GnmiService::new(device.clone(), PortNames::default(), QosMaps::default());
-    let gnmi = gnmi.with_typed_values();
+    let gnmi = gnmi.as_stratum();
     let options = ServiceOptions { beside: gnmi.routes(), ..ServiceOptions::default() };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = p4runtime::serve(listener, device, options).await.unwrap();
@@ -106,11 +106,17 @@ async fn gnmi_is_served_on_the_port_of_p4runtime_across_its_restarts() {
         let version = soon(reports.capabilities(proto::CapabilityRequest::default())).await;
         assert_eq!(version.unwrap().into_inner().g_nmi_version, "0.8.0");
         // finsy asks so, and takes numbers and texts from the answer.
-        let path = path("interfaces/interface/state/ifindex");
-        let asked = proto::GetRequest { path: vec![path], ..proto::GetRequest::default() };
+        let ports = path("interfaces/interface/state/ifindex");
+        let asked = proto::GetRequest { path: vec![ports], ..proto::GetRequest::default() };
         let answer = soon(reports.get(asked)).await.unwrap().into_inner();
         let value = answer.notification[0].update[0].val.clone().unwrap().value;
         assert_eq!(value, Some(proto::typed_value::Value::UintVal(1)));
+        // A list may be empty, as of the ports of a switch without any.
+        let mut none = path("interfaces/interface/state/none");
+        none.elem[1].key.insert("name".to_owned(), "*".to_owned());
+        let asked = proto::GetRequest { path: vec![none], ..proto::GetRequest::default() };
+        let answer = soon(reports.get(asked)).await.unwrap().into_inner();
+        assert!(answer.notification[0].update.is_empty());
         let mut programs = P4RuntimeClient::new(channel);
         let version = soon(programs.capabilities(p4rt::CapabilitiesRequest::default())).await;
         assert_eq!(version.unwrap().into_inner().p4runtime_api_version, "1.5.0");

@@ -92,6 +92,11 @@ fn covers_steps(asked: &[proto::PathElem], steps: &[PathStep]) -> bool {
         && covers_steps(rest, below)
 }
 
+/// Whether a key of a path is any.
+pub(super) fn has_wildcard(asked: &[proto::PathElem]) -> bool {
+    asked.iter().any(|step| step.key.values().any(|value| value == ANY_NAME))
+}
+
 /// A path as people write it.
 pub(super) fn display_path(steps: &[proto::PathElem]) -> String {
     let steps = steps.iter().map(|step| {

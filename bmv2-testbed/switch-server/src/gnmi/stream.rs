@@ -45,7 +45,7 @@ pub(super) async fn serve_subscriber(
         return Err(Status::invalid_argument("the first request must be a subscription"));
     };
     let leaves = switch.all_leaves().await?;
-    let paths = SubscribedPaths::check(list, &leaves, switch.usual_encoding)?;
+    let paths = SubscribedPaths::check(list, &leaves, switch.dialect)?;
     let sender = AnswerSender { paths: &paths, answers };
     match paths.mode {
         Mode::Once => sender.send_all(&leaves).await,

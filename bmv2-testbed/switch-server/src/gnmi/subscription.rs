@@ -55,7 +55,7 @@ impl SubscribedPaths {
     pub(super) fn check(
         list: proto::SubscriptionList,
         leaves: &[GnmiLeaf],
-        usual_encoding: proto::Encoding,
+        dialect: GnmiDialect,
     ) -> Result<Self, Status> {
         if list.subscription.is_empty() || list.subscription.len() > PATH_LIMIT {
             let text = format!("1 to {PATH_LIMIT} paths, not {}", list.subscription.len());
@@ -67,13 +67,13 @@ impl SubscribedPaths {
         for subscription in &list.subscription {
             let steps = join_paths(list.prefix.as_ref(), subscription.path.as_ref())?;
             if mode == Mode::Stream {
-                paths.extend(stream_paths(subscription, steps, leaves)?);
+                paths.extend(stream_paths(subscription, steps, leaves, dialect)?);
             } else {
                 let trigger = UpdateTrigger::OnChange { heartbeat: None };
                 paths.push(SubscribedPath { steps, trigger, kind: None });
             }
         }
-        let encoding = check_encoding(list.encoding, usual_encoding)?;
+        let encoding = check_encoding(list.encoding, dialect)?;
         Ok(Self { prefix: list.prefix, mode, encoding, updates_only: list.updates_only, paths })
     }
 }
@@ -85,18 +85,23 @@ impl SubscribedPath {
     }
 }
 
-/// The encoding of the answers: `usual` for a request that names none, whose number is that of JSON.
+/// How requests are read where gNMI and Stratum differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GnmiDialect {
+    Specification,
+    Stratum,
+}
+
+/// The encoding of the answers. A request that names none has the number of JSON; Stratum answers
+/// it with typed values.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for one that there is not.
-pub(super) fn check_encoding(
-    number: i32,
-    usual: proto::Encoding,
-) -> Result<proto::Encoding, Status> {
+pub(super) fn check_encoding(number: i32, dialect: GnmiDialect) -> Result<proto::Encoding, Status> {
     use proto::Encoding::{Json, JsonIetf, Proto};
     match proto::Encoding::try_from(number) {
-        Ok(Json) => Ok(usual),
-        Ok(encoding) if [JsonIetf, Proto].contains(&encoding) => Ok(encoding),
+        Ok(Json) if dialect == GnmiDialect::Stratum => Ok(Proto),
+        Ok(encoding) if [Json, JsonIetf, Proto].contains(&encoding) => Ok(encoding),
         _ => Err(Status::invalid_argument("the encodings are JSON, JSON_IETF and PROTO")),
     }
 }
@@ -105,6 +110,7 @@ fn stream_paths(
     subscription: &proto::Subscription,
     steps: Vec<proto::PathElem>,
     leaves: &[GnmiLeaf],
+    dialect: GnmiDialect,
 ) -> Result<Vec<SubscribedPath>, Status> {
     let heartbeat = checked_interval(subscription.heartbeat_interval)?;
     let on_change = UpdateTrigger::OnChange { heartbeat };
@@ -122,7 +128,7 @@ fn stream_paths(
             Ok(vec![path])
         }
         Ok(proto::SubscriptionMode::Sample) => {
-            let interval = checked_interval(subscription.sample_interval)?;
+            let interval = sample_interval(subscription.sample_interval, dialect)?;
             let interval = interval.unwrap_or(DEFAULT_INTERVAL);
             let suppress_redundant = subscription.suppress_redundant;
             let trigger = UpdateTrigger::Sample { interval, suppress_redundant };
@@ -136,6 +142,18 @@ fn stream_paths(
             Ok(vec![of_kind(LeafKind::State, on_change), of_kind(LeafKind::Counter, sample)])
         }
         Err(_) => Err(Status::invalid_argument("the mode of a subscription is unknown")),
+    }
+}
+
+/// An interval between samples. Stratum counts in milliseconds where gNMI does in nanoseconds; none
+/// of its clients wants more than a day, nor one of gNMI less than 100 ms.
+fn sample_interval(number: u64, dialect: GnmiDialect) -> Result<Option<Duration>, Status> {
+    let millis = Duration::from_millis(number);
+    match dialect {
+        GnmiDialect::Stratum if Duration::from_nanos(number) < SHORTEST_INTERVAL && number > 0 => {
+            Ok(Some(millis.max(SHORTEST_INTERVAL)))
+        }
+        _ => checked_interval(number),
     }
 }
 
