@@ -10,7 +10,9 @@ use planner::{Job, JobsDocument, PlanInput, Policy, PolicyDocument, check_plan, 
 use simulator::trace::{JobTrace, LingjunWorkers, TraceReader, TraceSelection};
 use topology::document::{DocumentFormat, parse_document};
 use topology::host_list::{compress_host_list, expand_host_list};
-use topology::import::{self, InventoryAssumptions, NetboxTables, TierAssumptions, import_lingjun};
+use topology::import::{
+    self, InventoryAssumptions, NetboxTables, SonicSwitch, TierAssumptions, import_lingjun,
+};
 use topology::spec::{explicit_document, parse_fabric};
 use topology::{Fabric, Severity};
 
@@ -57,13 +59,22 @@ pub(crate) fn fabrics(data: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// A lab, a model of topograph, or tables of an inventory with a line of dashes in between.
+/// A lab, a tree of a scheduler, switches of SONiC, or tables of an inventory, with a line of dashes
+/// in between.
 fn import_inventory(which: u8, text: &str) -> Option<()> {
     let (tiers, inventory) = (TierAssumptions::default(), InventoryAssumptions::default());
     let imported = match which {
         b'l' => import::import_containerlab(text, &inventory),
         b'p' => import::import_p4utils(text, &inventory),
         b't' => import::import_topograph(text, &tiers),
+        b's' => import::import_slurm_conf(text, &tiers),
+        b'y' => import::import_slurm_yaml(text, &tiers),
+        b'k' => {
+            let files = text.split("----\n").enumerate();
+            let switches = files.map(|(at, text)| SonicSwitch::parse(&format!("s{at}.json"), text));
+            let switches: Vec<SonicSwitch> = switches.collect::<Result<_, _>>().ok()?;
+            import::import_sonic(&switches, &inventory)
+        }
         _ => {
             let mut tables = text.split("----\n");
             let mut next = || tables.next().unwrap_or_default();
