@@ -25,7 +25,7 @@ use crate::config::RawConfig;
 use crate::standing_findings::StandingFindings;
 
 /// Between two looks at the files.
-const INTERVAL: Duration = Duration::from_secs(3_600);
+const INTERVAL: Duration = Duration::from_secs(60);
 /// How long before its end a certificate is reported.
 const WARN_BEFORE_MS: u64 = 30 * DAY_MS;
 const DAY_MS: u64 = 86_400_000;

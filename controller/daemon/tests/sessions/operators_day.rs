@@ -217,8 +217,8 @@ impl Day {
         self.finding("drained and still in use, as the last path").await;
         assert!(self.carried_by("spine3").await > 0);
         let page = self.get("/v1/events").await;
-        let said = |event: &Value| event["parts"].to_string().contains("spine3");
-        assert!(!page["events"].as_array().unwrap().iter().any(said), "{page}");
+        let is_reported = |event: &Value| event["parts"].to_string().contains("spine3");
+        assert!(!page["events"].as_array().unwrap().iter().any(is_reported), "{page}");
         for spine in ["spine3", "spine2", "spine1"] {
             self.edit("/v1/policy/apply", 200, ("undrain", spine)).await;
         }

@@ -35,7 +35,7 @@ enum NotRun {
 const RUN: [&str; 3] = ["crux ", "sed ", "curl "];
 
 /// Beginnings of commands that are not run.
-const NOT_RUN: [(&str, NotRun); 26] = [
+const NOT_RUN: [(&str, NotRun); 35] = [
     ("crux agent --controller", NotRun::Endless),
     ("crux agent --host h1 --jobs jobs.toml --dry-run", NotRun::Endless),
     ("crux agent --once --seconds 20", NotRun::Minutes),
@@ -46,6 +46,15 @@ const NOT_RUN: [(&str, NotRun); 26] = [
     ("crux controller", NotRun::Endless),
     ("crux demo", NotRun::Minutes),
     ("crux events --follow", NotRun::Endless),
+    ("crux fabric check ecmp.json", NotRun::OutsideData),
+    ("crux fabric check pod.json", NotRun::OutsideData),
+    ("crux fabric export containerlab st.json", NotRun::OutsideData),
+    ("crux fabric export p4utils ecmp.json", NotRun::OutsideData),
+    ("crux fabric import containerlab srl-telemetry-lab", NotRun::OutsideData),
+    ("crux fabric import containerlab clos3.yml", NotRun::OutsideData),
+    ("crux fabric import p4utils p4-learning", NotRun::OutsideData),
+    ("crux fabric import p4utils tutorials", NotRun::OutsideData),
+    ("crux fabric import slurm shown.conf", NotRun::OutsideData),
     ("crux fabric rollback", NotRun::AnotherTest),
     ("crux init --service", NotRun::Privileges),
     ("crux jobs kubernetes watch", NotRun::Endless),

@@ -203,8 +203,8 @@ impl Hall {
         let jobs = documents.resolve_jobs(&hall.town.fabric, "jobs").unwrap().jobs;
         hall.settle(StateEvent::JobsChanged(jobs));
         for (name, src, dst) in [("gpt", "h1", "h9"), ("bert", "h2", "h10")] {
-            hall.tell(HONEST, announcement(job_on(name, src, dst)));
-            hall.tell(HONEST, JobReport::Window(window(name)));
+            hall.send(HONEST, announcement(job_on(name, src, dst)));
+            hall.send(HONEST, JobReport::Window(window(name)));
         }
         hall.plan();
         hall
@@ -217,7 +217,7 @@ impl Hall {
         }
     }
 
-    fn tell(&mut self, from: u64, report: JobReport) {
+    fn send(&mut self, from: u64, report: JobReport) {
         let Town { registry, fabric, now } = &mut self.town;
         let from = ReporterId(from);
         let identity = registry.streams[&from].clone();
@@ -261,9 +261,9 @@ proptest! {
         for lie in &lies {
             let (reports, about) = reports_of(lie);
             for report in reports {
-                hall.tell(LIAR, report);
+                hall.send(LIAR, report);
             }
-            hall.tell(HONEST, JobReport::Window(window("gpt")));
+            hall.send(HONEST, JobReport::Window(window("gpt")));
             hall.town.pass(Duration::from_secs(1));
             hall.plan();
             let now = hall.levels();
@@ -279,7 +279,7 @@ proptest! {
                     || finding.text.contains("of the jobs document"))
             };
             prop_assert!(findings.iter().any(is_named), "{:?}: {:?}", lie, findings);
-            hall.tell(LIAR, JobReport::End("eve".into()));
+            hall.send(LIAR, JobReport::End("eve".into()));
             hall.plan();
             prop_assert_eq!(hall.levels(), before.clone());
         }
