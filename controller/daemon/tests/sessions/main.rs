@@ -52,6 +52,7 @@ mod lying_switch;
 mod operators_day;
 #[cfg(test)]
 mod policy;
+#[cfg(test)]
 mod port_counters;
 #[cfg(test)]
 #[path = "../../../../bmv2-testbed/switch-server/examples/differential/program.rs"]

@@ -292,11 +292,11 @@ impl<'a> Circle<'a> {
     /// follow, each where it is best with those before it, and then with all, until none moves.
     fn find_rotations(mut self) -> Vec<usize> {
         let mut rotations = vec![0; self.patterns.len()];
-        for job in 0..rotations.len() {
+        for (job, rotation) in rotations.iter_mut().enumerate() {
             if job > 0 {
-                rotations[job] = self.best_rotation(job, 0..self.angles);
+                *rotation = self.best_rotation(job, 0..self.angles);
             }
-            self.add_demand(job, rotations[job], 1.0);
+            self.add_demand(job, *rotation, 1.0);
         }
         self.settle(&mut rotations, self.angles);
         rotations
@@ -315,11 +315,11 @@ impl<'a> Circle<'a> {
     fn settle(&mut self, rotations: &mut [usize], width: usize) {
         for _ in 0..MAX_SWEEPS {
             let before = rotations.to_vec();
-            for job in 1..rotations.len() {
-                self.add_demand(job, rotations[job], -1.0);
-                let from = rotations[job] + self.angles - (width / 2).min(self.angles);
-                rotations[job] = self.best_rotation(job, from..from + width);
-                self.add_demand(job, rotations[job], 1.0);
+            for (job, rotation) in rotations.iter_mut().enumerate().skip(1) {
+                self.add_demand(job, *rotation, -1.0);
+                let from = *rotation + self.angles - (width / 2).min(self.angles);
+                *rotation = self.best_rotation(job, from..from + width);
+                self.add_demand(job, *rotation, 1.0);
             }
             if rotations == before {
                 break;
