@@ -325,33 +325,25 @@ impl State {
 
     /// The documented jobs and the reported jobs that they do not hide.
     pub(crate) fn running_jobs(&self) -> Vec<Job> {
-        self.jobs.iter().chain(self.planned_reports()).cloned().collect()
+        let (planned, _) = self.partition_reports();
+        self.jobs.iter().chain(planned).cloned().collect()
     }
 
-    /// The reported jobs that no documented job hides.
-    fn planned_reports(&self) -> impl Iterator<Item = &Job> {
+    /// The reported jobs that no documented job hides, and those that one does.
+    fn partition_reports(&self) -> (Vec<&Job>, Vec<&Job>) {
+        // Documents may have tens of thousands of flows, and every event plans.
+        if self.reported.jobs.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
         let documented = DocumentedJobs::new(&self.jobs);
-        self.reported.jobs.iter().filter(move |job| !documented.hides_job(job))
+        self.reported.jobs.iter().partition(|job| !documented.hides_job(job))
     }
 
-    /// The reported jobs for whose GPUs there is no room.
-    fn excess_jobs(&self) -> Vec<ExcessJob<'_>> {
-        reported_jobs::excess_jobs(&self.fabric, &self.jobs, self.planned_reports())
-    }
-
-    /// What is wrong with reported jobs for as long as they are announced.
-    fn report_findings(&self) -> Vec<Finding> {
-        let documented = DocumentedJobs::new(&self.jobs);
-        let hidden = self.reported.jobs.iter().filter(|job| documented.hides_job(job));
-        let hidden = hidden.map(reported_jobs::hidden_job_finding);
-        let excess = self.excess_jobs();
-        hidden.chain(excess.iter().map(|excess| excess.to_finding(&self.fabric))).collect()
-    }
-
-    /// The running jobs, with the slowdown of those for which this policy asks for it: what no plan
-    /// depends on must not be planned anew.
-    fn jobs_under(&self, policy: &Policy) -> Vec<Job> {
-        let mut jobs = self.running_jobs();
+    /// The documented jobs and these reported ones, with the slowdown of those for which this policy
+    /// asks for it: what no plan depends on must not be planned anew.
+    fn jobs_under(&self, policy: &Policy, reported: &[&Job]) -> Vec<Job> {
+        let mut jobs: Vec<Job> =
+            self.jobs.iter().chain(reported.iter().copied()).cloned().collect();
         for job in &mut jobs {
             job.measured = policy.used_slowdown(job);
         }
@@ -359,8 +351,9 @@ impl State {
     }
 
     /// `policy` as the planner gets it: within the switches' room for pins, with the highest level
-    /// for jobs that are being profiled, and the lowest for those that are not believed.
-    fn effective_policy(&self, policy: &Policy) -> Policy {
+    /// for jobs that are being profiled, and the lowest for those that are not believed or have no room
+    /// for their GPUs.
+    fn effective_policy(&self, policy: &Policy, excess: &[ExcessJob<'_>]) -> Policy {
         let job_levels = policy.job_levels();
         let fixed = |jobs: &BTreeSet<JobId>, level: Option<&u8>| {
             let level = level.copied();
@@ -371,7 +364,7 @@ impl State {
         // The first override that matches wins, so what is known of reports comes before the
         // operator's: a job that is not believed must not get what was meant for an honest one.
         let mut distrusted = self.reported.distrusted.clone();
-        distrusted.extend(self.excess_jobs().iter().map(|excess| excess.job.id.clone()));
+        distrusted.extend(excess.iter().map(|excess| excess.job.id.clone()));
         let mut overrides = fixed(&distrusted, job_levels.first());
         overrides.extend(fixed(&self.reported.profiled, job_levels.last()));
         overrides.extend(policy.overrides.iter().cloned());
@@ -442,16 +435,20 @@ impl State {
     /// The quick plan request of the present inputs under this policy.
     fn plan_request(&self, policy: &Policy) -> PlanRequest {
         let in_force = self.rollout.as_ref();
+        let (planned, hidden) = self.partition_reports();
+        let excess = reported_jobs::excess_jobs(&self.fabric, &self.jobs, &planned);
+        let hidden = hidden.into_iter().map(reported_jobs::hidden_job_finding);
+        let findings = hidden.chain(excess.iter().map(|excess| excess.to_finding(&self.fabric)));
         PlanRequest {
             inputs: self.inputs,
             fabric: self.usable_fabric(policy),
-            jobs: self.jobs_under(policy),
+            jobs: self.jobs_under(policy, &planned),
             wiring: Arc::clone(&self.wiring),
-            policy: self.effective_policy(policy),
+            policy: self.effective_policy(policy, &excess),
             previous: self.previous_plan(),
             depth: PlanDepth::Quick,
             in_force: in_force.map(|had| (Arc::clone(&had.plan), Arc::clone(&had.report))),
-            findings: self.report_findings(),
+            findings: findings.collect(),
         }
     }
 
@@ -529,4 +526,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

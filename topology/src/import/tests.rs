@@ -24,6 +24,20 @@ topology:
     - endpoints: [leaf2:e1-49, spine1:e2-1]
 ";
 
+/// `a:0 b:1 gbps` of every cable.
+fn cables(fabric: &Fabric) -> Vec<String> {
+    let cables = fabric.cables().map(|cable| {
+        let link = fabric.link(cable);
+        let ends = [link.from, link.to].map(|end| fabric.endpoint_name(end));
+        format!("{} {}", ends.join(" "), link.bandwidth.gbps())
+    });
+    cables.collect()
+}
+
+fn left_out(imported: &ImportedFabric) -> Vec<String> {
+    imported.left_out.iter().map(ToString::to_string).collect()
+}
+
 fn lab(text: &str) -> Result<ImportedFabric, ImportError> {
     import_containerlab(text, &InventoryAssumptions::default())
 }
@@ -31,14 +45,7 @@ fn lab(text: &str) -> Result<ImportedFabric, ImportError> {
 #[test]
 fn a_lab_that_says_little_is_completed_and_says_with_what() {
     let ImportedFabric { fabric, assumptions, .. } = lab(LAB).unwrap();
-    let links: Vec<String> = fabric
-        .cables()
-        .map(|cable| {
-            let link = fabric.link(cable);
-            let ends = [link.from, link.to].map(|end| fabric.endpoint_name(end));
-            format!("{} {}", ends.join(" "), link.bandwidth.gbps())
-        })
-        .collect();
+    let links = cables(&fabric);
     let expected = [
         "a:0 leaf1:1 400",
         // eth10 is the last interface; two of spine1 end with 1, so its ports are places.

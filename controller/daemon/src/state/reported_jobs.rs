@@ -81,11 +81,15 @@ impl ExcessJob<'_> {
 pub(super) fn excess_jobs<'a>(
     fabric: &Fabric,
     documented: &'a [Job],
-    reported: impl Iterator<Item = &'a Job>,
+    reported: &[&'a Job],
 ) -> Vec<ExcessJob<'a>> {
+    if reported.is_empty() {
+        return Vec::new();
+    }
     let mut owners: BTreeMap<HostId, (u32, Vec<&JobId>)> = BTreeMap::new();
     let mut excess = Vec::new();
-    let all = documented.iter().map(|job| (job, true)).chain(reported.map(|job| (job, false)));
+    let all =
+        documented.iter().map(|job| (job, true)).chain(reported.iter().map(|job| (*job, false)));
     for (job, is_documented) in all {
         let is_full = |(host, gpus): &(&HostId, &u32)| {
             let taken = owners.get(host).map_or(0, |(taken, _)| *taken);

@@ -42,7 +42,7 @@ fn learned() -> State {
 }
 
 /// Takes an event in and answers every question; what there is to realise in the end.
-fn settle(state: &mut State, event: StateEvent) -> Effects {
+pub(crate) fn settle(state: &mut State, event: StateEvent) -> Effects {
     let mut effects = state.step(event);
     while let Some(request) = effects.plan_request.take() {
         let planned = state.step(StateEvent::Planned(Box::new(request.compute_plan())));

@@ -47,7 +47,7 @@ fn random_changes() -> u32 {
 
 const THIRD_LEAF: [&str; 3] = ["leaf3", "h5", "h6"];
 
-fn file(document: &FabricDocument) -> DocumentFile {
+pub(crate) fn file(document: &FabricDocument) -> DocumentFile {
     let text = serde_json::to_string(document).unwrap();
     DocumentFile { file: "fabric.json".to_owned(), text }
 }
@@ -86,7 +86,7 @@ async fn run_jobs(lab: &Lab, controller: &ControllerHandle, jobs: &[(&str, [&str
 }
 
 /// The paths in force, as names of links by ports of flows.
-fn paths(controller: &ControllerHandle) -> BTreeMap<u16, Vec<String>> {
+pub(crate) fn paths(controller: &ControllerHandle) -> BTreeMap<u16, Vec<String>> {
     let rollout = controller.current_rollout().unwrap();
     let name = |link: &topology::LinkId| rollout.fabric.link_name(*link);
     let flows = rollout.plan.flows.iter();
@@ -102,7 +102,7 @@ fn tables(controller: &ControllerHandle) -> BTreeMap<String, SwitchTables> {
 }
 
 /// Waits until every switch of the fabric in force holds what is desired.
-async fn all_hold(controller: &ControllerHandle) {
+pub(crate) async fn all_hold(controller: &ControllerHandle) {
     until(async || {
         let desired = controller.desired_tables();
         let verified = controller.await_verified(desired.generation, DEADLINE).await;

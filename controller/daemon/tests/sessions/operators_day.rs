@@ -17,7 +17,7 @@ use topology::{Fabric, LinkId};
 
 use crate::http::ask;
 use crate::lab::{eventually, serve_controller, until};
-use crate::live_fabric::without;
+use crate::live_fabric::{all_hold, file, paths, without};
 use crate::telemetry::ReportStream;
 use crate::traffic::Busy;
 
@@ -54,7 +54,7 @@ impl Day {
         let server = serve_controller(&controller, &Config::try_from(raw).unwrap()).await;
         let at = server.local_addr();
         let day = Self { busy, controller, server, at, read: 0 };
-        day.is_held().await;
+        all_hold(&day.controller).await;
         day.busy.send().await;
         day.busy.arrive(20).await;
         day.is_clean().await;
@@ -114,16 +114,6 @@ impl Day {
         event
     }
 
-    /// Waits until every switch holds what is desired.
-    async fn is_held(&self) {
-        until(async || {
-            let desired = self.controller.desired_tables().generation;
-            let held = self.controller.await_verified(desired, crate::lab::DEADLINE).await;
-            held.is_ok() && self.controller.desired_tables().generation == desired
-        })
-        .await;
-    }
-
     async fn edit(&self, path: &str, status: u16, (action, part): (&str, &str)) -> Value {
         let change = json!({ "edits": [{ "action": action, "name": part }] });
         let request = match path {
@@ -135,15 +125,6 @@ impl Day {
 
     fn fabric(&self) -> Fabric {
         self.controller.current_rollout().unwrap().fabric
-    }
-
-    /// Paths of the flows, by port, as names of links.
-    fn paths(&self) -> BTreeMap<u16, Vec<String>> {
-        let rollout = self.controller.current_rollout().unwrap();
-        let name = |link: &LinkId| rollout.fabric.link_name(*link);
-        let flows = rollout.plan.flows.iter();
-        let path = |links: &topology::LinkPath| links.iter().map(name).collect();
-        flows.map(|flow| (flow.udp_src_port.unwrap(), path(&flow.links))).collect()
     }
 
     /// What goes over the cables of a switch while some packets of each flow arrive.
@@ -166,7 +147,7 @@ impl Day {
     /// Planned flows take the links that the controller names, and only those.
     async fn paths_are_true(&self) {
         let fabric = &self.busy.lab.fabric;
-        let planned = self.paths();
+        let planned = paths(&self.controller);
         for (port, path) in &planned {
             for link in path {
                 let link = fabric.link_named(link).unwrap();
@@ -179,24 +160,24 @@ impl Day {
 
     /// A spine is drained, replaced and used again.
     async fn a_spine_is_replaced(&mut self) {
-        let spine = self.paths()[&50_000][1].split('>').nth(1).unwrap().to_owned();
+        let spine = paths(&self.controller)[&50_000][1].split('>').nth(1).unwrap().to_owned();
         let spine = spine.split(':').next().unwrap();
         assert!(self.carried_by(spine).await > 0);
-        let before = self.paths();
+        let before = paths(&self.controller);
         let preview = self.edit("/v1/policy/preview", 200, ("drain", spine)).await;
         self.edit("/v1/policy/apply", 200, ("drain", spine)).await;
         let event = self.event("drain_completed").await;
         assert_eq!((&event["parts"], &event["counted"]), (&json!([spine]), &json!(true)));
         assert_eq!(self.carried_by(spine).await, 0, "{event}");
-        self.is_held().await;
-        let after = self.paths();
+        all_hold(&self.controller).await;
+        let after = paths(&self.controller);
         let moved = after.iter().filter(|(port, path)| before[port] != **path).count();
         assert_eq!(preview["flows"].as_array().unwrap().len(), moved, "{preview}");
         self.is_clean().await;
         // It may be switched off now, and a fabric without it is no other plan.
         let whole = explicit_document(&self.busy.lab.fabric);
         self.apply_fabric(&without(&self.busy.lab.fabric, &[spine])).await;
-        assert_eq!(self.paths(), after);
+        assert_eq!(paths(&self.controller), after);
         self.apply_fabric(&whole).await;
         self.is_clean().await;
         until(async || self.carried_by(spine).await > 0).await;
@@ -256,7 +237,7 @@ impl Day {
 
     /// A leaf goes and comes, and no other flow moves.
     async fn a_leaf_goes_and_comes(&mut self) {
-        let before = self.paths();
+        let before = paths(&self.controller);
         let whole = explicit_document(&self.busy.lab.fabric);
         let small = without(&self.busy.lab.fabric, &["leaf4", "h7", "h8"]);
         let request = json!({ "fabric": file(&small) });
@@ -264,7 +245,7 @@ impl Day {
         assert_eq!(preview["flows"], json!([]), "{preview}");
         for document in [&small, &whole] {
             self.apply_fabric(document).await;
-            assert_eq!(self.paths(), before);
+            assert_eq!(paths(&self.controller), before);
         }
         let event = self.event("fabric_applied").await;
         assert!(event["changes"].to_string().contains("switch leaf4 is removed"), "{event}");
@@ -330,13 +311,9 @@ impl Day {
     async fn apply_fabric(&self, document: &FabricDocument) {
         let request = json!({ "fabric": file(document), "author": "ada" });
         self.post("/v1/fabric/apply", 200, request).await;
-        self.is_held().await;
+        all_hold(&self.controller).await;
         self.busy.arrive(20).await;
     }
-}
-
-fn file(document: &FabricDocument) -> Value {
-    json!({ "file": "fabric.json", "text": serde_json::to_string(document).unwrap() })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

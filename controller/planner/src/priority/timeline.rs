@@ -71,10 +71,10 @@ fn whole_part(number: f64) -> f64 {
 
 /// Times at which an undisturbed job holds the link: `[first + n * period, + length)`, n = 0, 1, ..
 #[derive(Clone, Copy, Debug)]
-struct PeriodicOccupation {
-    first: f64,
-    period: f64,
-    length: f64,
+pub(crate) struct PeriodicOccupation {
+    pub(crate) first: f64,
+    pub(crate) period: f64,
+    pub(crate) length: f64,
 }
 
 impl PeriodicOccupation {
@@ -96,7 +96,7 @@ impl PeriodicOccupation {
     }
 
     /// Seconds of link taken up to `at`.
-    fn busy_until(&self, at: f64) -> f64 {
+    pub(crate) fn busy_until(&self, at: f64) -> f64 {
         if at <= self.first {
             return 0.0;
         }

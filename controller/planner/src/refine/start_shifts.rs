@@ -14,11 +14,12 @@ use super::choice::{CandidateOutcome, PlanComparison};
 use super::contention_group::ContentionGroup;
 use super::decisions::Decisions;
 use super::forecast::{ShiftedRuns, forecast_iterations};
-use super::judge::{DecisionValue, Judge};
+use super::judge::Judge;
 use super::objective::PlanObjective;
 use super::{LevelOrigin, PathOrigin};
 use crate::plan::{MOST_CORRECTED, StartShift};
 use crate::plan_context::{PlanContext, PlanRegion};
+use crate::priority::timeline::PeriodicOccupation;
 
 /// Periods differ by this share at most.
 const PERIOD_SPREAD: f64 = 0.2;
@@ -86,7 +87,8 @@ pub(crate) fn shift_starts(
                 (&decided.levels, &decided.shifts),
             );
             let origin = compared.candidates.first().map_or(PathOrigin::Selected, |of| of.paths);
-            let value = value_of_region(&judge, context, region, decided);
+            let seconds: Vec<f64> = compared.forecasts.iter().map(|of| of.seconds).collect();
+            let value = judge.value_of_seconds(&seconds);
             compared.candidates.insert(
                 0,
                 CandidateOutcome {
@@ -99,23 +101,6 @@ pub(crate) fn shift_starts(
             );
         }
     }
-}
-
-/// The value of a region as it is decided, by runs of the length of a forecast.
-fn value_of_region(
-    judge: &Judge<'_>,
-    context: &PlanContext<'_>,
-    region: &PlanRegion,
-    decided: &Decisions,
-) -> DecisionValue {
-    let groups = judge.contention_groups(&decided.paths);
-    groups.iter().fold(DecisionValue::NOTHING, |sum, group| {
-        let jobs: Vec<usize> = group.members.iter().map(|member| region.jobs[*member]).collect();
-        let levels: Vec<u8> = jobs.iter().map(|job| decided.levels[*job]).collect();
-        let shifts: Vec<Option<StartShift>> = jobs.iter().map(|job| decided.shifts[*job]).collect();
-        let runs = ShiftedRuns { traffic: context.traffic, group, jobs: &jobs };
-        sum.combine(judge.value_of_shares(&group.members, &runs.busy_shares(&levels, &shifts)))
-    })
 }
 
 /// One group whose jobs might begin in slots of their own.
@@ -272,15 +257,12 @@ impl<'a> Circle<'a> {
     fn new(period: f64, patterns: &'a [JobPattern], (links, angles): (usize, usize)) -> Self {
         let arc = period / angles as f64;
         let busy = patterns.iter().map(|pattern| {
-            let until = |at: f64| {
-                let shifted = at - pattern.from;
-                let whole = (shifted / period).floor();
-                let lasts = pattern.lasts.min(period);
-                whole * lasts + (shifted - whole * period).min(lasts)
-            };
+            let (first, length) = (pattern.from, pattern.lasts.min(period));
+            let busy = PeriodicOccupation { first, period, length };
             let share = |angle: usize| {
-                let from = angle as f64 * arc;
-                (until(from + arc) - until(from)) / arc
+                // In the second round, as the first begins with what the one before it would have sent.
+                let from = period + angle as f64 * arc;
+                (busy.busy_until(from + arc) - busy.busy_until(from)) / arc
             };
             (0..angles).map(share).collect()
         });

@@ -3,10 +3,6 @@
 use super::*;
 
 /// Everything that an import left out, one line each.
-fn left_out(imported: &ImportedFabric) -> Vec<String> {
-    imported.left_out.iter().map(ToString::to_string).collect()
-}
-
 /// Tiers and hosts by name, in the order of the fabric.
 fn roles(fabric: &Fabric) -> String {
     let switches =

@@ -8,20 +8,6 @@ fn read(files: &[(&str, &str)]) -> Result<ImportedFabric, ImportError> {
     import_sonic(&switches, &InventoryAssumptions::default())
 }
 
-fn left_out(imported: &ImportedFabric) -> Vec<String> {
-    imported.left_out.iter().map(ToString::to_string).collect()
-}
-
-/// `host:0 leaf:1 gbps` of every cable.
-fn cables(fabric: &Fabric) -> Vec<String> {
-    let cables = fabric.cables().map(|cable| {
-        let link = fabric.link(cable);
-        let ends = [link.from, link.to].map(|end| fabric.endpoint_name(end));
-        format!("{} {}", ends.join(" "), link.bandwidth.gbps())
-    });
-    cables.collect()
-}
-
 const TOR: &str = r#"{
   "DEVICE_METADATA": { "localhost": { "hostname": "t0-a", "type": "ToRRouter", "hwsku": "x" } },
   "PORT": {

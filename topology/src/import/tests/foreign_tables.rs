@@ -52,16 +52,6 @@ fn read(texts: [&str; 4]) -> Result<ImportedFabric, ImportError> {
     import_netbox(&tables, &InventoryAssumptions::default())
 }
 
-/// `a b gbps` of every cable.
-fn cables(fabric: &Fabric) -> Vec<String> {
-    let cables = fabric.cables().map(|cable| {
-        let link = fabric.link(cable);
-        let ends = [link.from, link.to].map(|end| fabric.endpoint_name(end));
-        format!("{} {}", ends.join(" "), link.bandwidth.gbps())
-    });
-    cables.collect()
-}
-
 #[test]
 fn cables_are_those_that_carry_traffic_and_all_others_are_named() {
     // The other end of the panel port F8 is cabled, and swp9 of l2 is in no table.
@@ -71,7 +61,7 @@ fn cables_are_those_that_carry_traffic_and_all_others_are_named() {
     assert_eq!(cables(&imported.fabric), expected);
     let nics: Vec<String> = imported.fabric.nics().iter().map(|nic| nic.ip.to_string()).collect();
     assert_eq!(nics, ["10.7.0.1", "10.7.0.2"]);
-    let left_out: Vec<String> = imported.left_out.iter().map(ToString::to_string).collect();
+    let left_out = left_out(&imported);
     let expected = [
         "1 device (status planned): g3",
         "2 devices (role \"Patch Panel\" is neither a switch nor a host): pa, pb",

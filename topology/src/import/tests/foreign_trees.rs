@@ -13,10 +13,6 @@ fn tree(imported: &ImportedFabric) -> String {
     pods.collect::<Vec<_>>().join(" | ")
 }
 
-fn left_out(imported: &ImportedFabric) -> Vec<String> {
-    imported.left_out.iter().map(ToString::to_string).collect()
-}
-
 fn conf(text: &str) -> Result<ImportedFabric, ImportError> {
     import_slurm_conf(text, &TierAssumptions::default())
 }

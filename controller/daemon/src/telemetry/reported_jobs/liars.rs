@@ -8,6 +8,7 @@ use topology::clos::ClosSpec;
 use super::super::refused_reports::RefusedReports;
 use super::tests::{Town, job, window};
 use super::*;
+use crate::state::tests::settle;
 use crate::state::{ReportedJobs, State, StateEvent};
 
 const HONEST: u64 = 1;
@@ -211,10 +212,7 @@ impl Hall {
     }
 
     fn settle(&mut self, event: StateEvent) {
-        let mut next = self.state.step(event);
-        while let Some(request) = next.plan_request.take() {
-            next = self.state.step(StateEvent::Planned(Box::new(request.compute_plan())));
-        }
+        settle(&mut self.state, event);
     }
 
     fn send(&mut self, from: u64, report: JobReport) {
