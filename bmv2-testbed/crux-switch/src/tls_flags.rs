@@ -21,6 +21,9 @@ pub(crate) struct TlsFlags {
     /// Roots of the certificates of controllers (PEM)
     #[arg(long, value_name = "FILE", requires = "grpc_server_with_client_auth")]
     grpc_server_cacert: Option<PathBuf>,
+    /// Certificate revocation lists of those roots (PEM), read again when they change
+    #[arg(long, value_name = "FILE", requires = "grpc_server_cacert")]
+    grpc_server_crl: Option<PathBuf>,
     /// Controllers must show a certificate of those roots
     #[arg(long, requires = "grpc_server_cacert", requires = "grpc_server_ssl")]
     grpc_server_with_client_auth: bool,
@@ -34,9 +37,13 @@ impl TlsFlags {
 
     /// The files with certificates and keys; none without `--grpc-server-ssl`.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
-        let files =
-            [&self.grpc_server_cert, &self.grpc_server_key, &self.grpc_server_cacert].into_iter();
-        files.flatten().cloned()
+        let files = [
+            &self.grpc_server_cert,
+            &self.grpc_server_key,
+            &self.grpc_server_cacert,
+            &self.grpc_server_crl,
+        ];
+        files.into_iter().flatten().cloned()
     }
 
     /// The files read; none without `--grpc-server-ssl`.
@@ -48,10 +55,12 @@ impl TlsFlags {
             return Ok(None);
         };
         let roots = self.grpc_server_cacert.as_deref();
+        let revoked = self.grpc_server_crl.as_deref();
         Ok(Some(ServiceTls {
             certificate: read_pem(certificate)?,
             key: read_pem(key)?,
             client_roots: roots.map(read_pem).transpose()?,
+            revoked: revoked.map(read_pem).transpose()?,
         }))
     }
 }

@@ -16,6 +16,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_util::sync::CancellationToken;
 use topology::Finding;
+use webpki::EndEntityCert;
 use yasna::models::{GeneralizedTime, UTCTime};
 use yasna::tags::TAG_UTCTIME;
 use yasna::{ASN1Error, ASN1Result, BERReader, Tag};
@@ -45,6 +46,9 @@ pub enum CertificateError {
     /// A certificate is no X.509 certificate.
     #[error("a certificate is not in the form of X.509")]
     Form(#[source] ASN1Error),
+    /// A certificate is no X.509 certificate that can be verified.
+    #[error("a certificate cannot be used")]
+    Certificate(#[source] webpki::Error),
 }
 
 /// The task that looks at the files.
@@ -149,6 +153,17 @@ pub fn first_end(file: &Path) -> Result<u64, CertificateError> {
 }
 
 /// The certificates of a PEM file, at least one.
+/// The serial number of the first certificate in a PEM file.
+///
+/// # Errors
+/// There is none, or it is in another form.
+pub fn first_serial(file: &Path) -> Result<Vec<u8>, CertificateError> {
+    let certificates = read_certificates(file).map_err(CertificateError::Pem)?;
+    let first = certificates.first().ok_or(CertificateError::Pem(pem::Error::NoItemsFound))?;
+    let parsed = EndEntityCert::try_from(first);
+    Ok(parsed.map_err(CertificateError::Certificate)?.serial().to_vec())
+}
+
 pub(crate) fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
     let read = CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?;
     if read.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(read) }

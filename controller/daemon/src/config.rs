@@ -39,6 +39,7 @@ pub use northbound::{
     NorthboundLimits, RawCertificate, RawNorthbound, RawNorthboundLimits, RawToken, TlsFiles,
 };
 pub use telemetry::{RawTelemetry, TelemetryConfig};
+pub(crate) use tls::{RELOAD_INTERVAL, ServerCertificate};
 pub use tls::{RawTls, TlsConfig};
 pub use traces::{RawTraces, TracesConfig};
 

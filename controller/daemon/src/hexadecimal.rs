@@ -16,6 +16,12 @@ pub fn encode_hex(bytes: &[u8]) -> String {
     })
 }
 
+/// The bytes of digits of either case, two each.
+pub fn decode_hex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = (0..digits.len()).step_by(2);
+    pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
+}
+
 /// A new secret that nobody can guess.
 ///
 /// # Errors

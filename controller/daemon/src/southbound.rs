@@ -47,7 +47,9 @@ pub(crate) use read_limiter::ReadLimiter;
 pub(crate) use read_schedule::ReadSchedule;
 pub use running_program::RunningProgram;
 pub use status::{ReconcilePass, StatusBoard, SwitchStatus, VerifiedTables, WriteCounts};
-pub(crate) use switch_channel::{connect_channel, describe_status, is_too_many_pings};
+pub(crate) use switch_channel::{
+    connect_channel, describe_status, is_too_many_pings, until_revoked,
+};
 pub use timing::ChangeTiming;
 
 /// What the switches shall hold.

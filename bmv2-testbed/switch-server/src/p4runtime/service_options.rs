@@ -40,6 +40,8 @@ pub struct ServiceTls {
     /// The roots of the certificates that controllers must show; without it controllers need no
     /// certificate.
     pub client_roots: Option<Vec<u8>>,
+    /// Certificate revocation lists of those roots.
+    pub revoked: Option<Vec<u8>>,
 }
 
 impl Default for ServiceOptions {

@@ -15,7 +15,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer,
+};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
@@ -43,9 +45,14 @@ pub(crate) fn tls_config(tls: &ServiceTls) -> Result<ServerConfig, Error> {
         Some(roots) => {
             let mut trusted = RootCertStore::empty();
             trusted.add_parsable_certificates(parse_certificates(roots)?);
-            let verifier =
-                WebPkiClientVerifier::builder_with_provider(trusted.into(), provider).build();
-            let verifier = verifier.map_err(|error| Error::General(error.to_string()))?;
+            let mut verifier =
+                WebPkiClientVerifier::builder_with_provider(trusted.into(), provider);
+            if let Some(lists) = &tls.revoked {
+                verifier = verifier
+                    .with_crls(parse_revocations(lists)?)
+                    .only_check_end_entity_revocation();
+            }
+            let verifier = verifier.build().map_err(|error| Error::General(error.to_string()))?;
             versions.with_client_cert_verifier(verifier)
         }
     };
@@ -60,6 +67,12 @@ fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error>
     CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|error| Error::General(format!("a certificate: {error}")))
+}
+
+fn parse_revocations(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
+    CertificateRevocationListDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| Error::General(format!("a revocation list: {error}")))
 }
 
 /// The connections whose clients have finished the handshake, in the order in which they did.

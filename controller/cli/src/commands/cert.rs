@@ -1,4 +1,4 @@
-//! `crux cert`: certificates of a fabric's own authority, issued, listed, and issued anew.
+//! `crux cert`: certificates of a fabric's own authority, issued, listed, issued anew, and revoked.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,9 @@ use controller::certificates::first_end;
 use serde::Serialize;
 use topology::count_noun;
 
-use super::identity_folder::{IdentityError, IdentityFolder, IssuedCertificate, seconds_now};
+use super::identity_folder::{
+    IdentityError, IdentityFolder, IssuedCertificate, REVOCATION_LIST, seconds_now,
+};
 
 /// Certificates of a fabric
 #[derive(clap::Subcommand)]
@@ -17,7 +19,8 @@ Examples:
   crux cert list --folder /etc/crux
   crux cert add --folder /etc/crux switch-leaf9 leaf9.switch.crux 10.0.0.9
   crux cert renew --folder /etc/crux
-  crux cert renew --folder /etc/crux switch-leaf1 --days 90")]
+  crux cert renew --folder /etc/crux switch-leaf1 --days 90
+  crux cert revoke --folder /etc/crux switch-leaf1")]
 pub(crate) enum CertCommand {
     /// Say until when each certificate is valid. Fails when one has ended
     List(ListArgs),
@@ -25,6 +28,8 @@ pub(crate) enum CertCommand {
     Add(AddArgs),
     /// Issue certificates of `crux init` anew, with new keys, by the authority in the folder
     Renew(RenewArgs),
+    /// Revoke certificates before their end, such as those of a switch that was stolen
+    Revoke(RevokeArgs),
 }
 
 /// Arguments of `list`.
@@ -86,6 +91,35 @@ pub(crate) struct RenewArgs {
     output: FormatArg,
 }
 
+/// Arguments of `revoke`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux cert revoke --folder /etc/crux switch-leaf1
+  crux cert revoke --folder /etc/crux controller --format json
+
+Revokes what the files have now, in revoked.pem. A controller whose `tls.revoked` or
+`northbound.tls.revoked` is that file refuses them within ten seconds, on open connections too; a
+switch reads it where --grpc-server-crl names it. `crux cert renew` issues other ones.")]
+pub(crate) struct RevokeArgs {
+    /// Certificates to revoke, by the names of their files without the ending
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// The folder that `crux init` made
+    #[arg(long)]
+    folder: PathBuf,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+/// A certificate that is revoked.
+#[derive(Serialize)]
+struct RevokedRow {
+    certificate: PathBuf,
+    serial: String,
+    was_revoked: bool,
+}
+
 /// A certificate that was issued.
 #[derive(Serialize)]
 struct IssuedRow {
@@ -102,6 +136,8 @@ struct ListedRow {
     ends: Option<u64>,
     /// Days until then; below zero after its end.
     days: Option<i64>,
+    /// Whether it is revoked.
+    revoked: bool,
 }
 
 pub(crate) fn run_cert(command: &CertCommand) -> Result<(), CommandError> {
@@ -109,6 +145,7 @@ pub(crate) fn run_cert(command: &CertCommand) -> Result<(), CommandError> {
         CertCommand::List(args) => list_certificates(args),
         CertCommand::Add(args) => add_certificate(args),
         CertCommand::Renew(args) => renew_certificates(args),
+        CertCommand::Revoke(args) => revoke_certificates(args),
     }
 }
 
@@ -116,12 +153,15 @@ fn list_certificates(args: &ListArgs) -> Result<(), CommandError> {
     let folder = IdentityFolder::new(&args.folder);
     let inventory = folder.read_inventory().map_err(CommandError::failed)?;
     let authority = IssuedCertificate { file: "ca".to_owned(), names: Vec::new() };
+    let revoked = folder.read_revocations().map_err(CommandError::failed)?;
     let now = i64::try_from(seconds_now()).unwrap_or(i64::MAX);
     let rows = std::iter::once(authority).chain(inventory).map(|certificate| {
         let file = folder.file(&format!("{}.pem", certificate.file));
         let ends = first_end(&file).ok().map(|end| end / 1_000);
         let days = ends.and_then(|end| Some((i64::try_from(end).ok()? - now).div_euclid(86_400)));
-        ListedRow { certificate: file, names: certificate.names, ends, days }
+        let serial = folder.serial_of(&certificate.file).ok();
+        let revoked = revoked.iter().any(|one| serial.as_ref() == Some(&one.serial));
+        ListedRow { certificate: file, names: certificate.names, ends, days, revoked }
     });
     let rows: Vec<ListedRow> = rows.collect();
     match args.output.format {
@@ -129,8 +169,11 @@ fn list_certificates(args: &ListArgs) -> Result<(), CommandError> {
         OutputFormat::Table => {
             let mut table = output::new_table(["certificate", "days left", "for"]);
             for row in &rows {
-                let days =
-                    row.days.map_or_else(|| "unreadable".to_owned(), |days| days.to_string());
+                let days = match row.days {
+                    _ if row.revoked => "revoked".to_owned(),
+                    Some(days) => days.to_string(),
+                    None => "unreadable".to_owned(),
+                };
                 let file = row.certificate.display().to_string();
                 table.add_row([file, days, row.names.join(", ")]);
             }
@@ -180,11 +223,7 @@ fn print_issued(rows: &[IssuedRow], output: FormatArg) -> Result<(), CommandErro
 
 fn renew_certificates(args: &RenewArgs) -> Result<(), CommandError> {
     let folder = IdentityFolder::new(&args.folder);
-    let inventory = folder.read_inventory().map_err(CommandError::failed)?;
-    let known = |name: &String| inventory.iter().any(|one| one.file == *name);
-    if let Some(unknown) = args.names.iter().find(|name| !known(name)) {
-        return Err(CommandError::input(unknown, "certificates.json has no such certificate"));
-    }
+    let inventory = known_certificates(&folder, &args.names)?;
     let chosen = |file: &String| args.names.is_empty() || args.names.contains(file);
     let mut rows = Vec::new();
     for certificate in inventory.iter().filter(|one| chosen(&one.file)) {
@@ -194,4 +233,46 @@ fn renew_certificates(args: &RenewArgs) -> Result<(), CommandError> {
         rows.push(IssuedRow { certificate: file, names: certificate.names.clone() });
     }
     print_issued(&rows, args.output)
+}
+
+fn revoke_certificates(args: &RevokeArgs) -> Result<(), CommandError> {
+    let folder = IdentityFolder::new(&args.folder);
+    known_certificates(&folder, &args.names)?;
+    let mut rows = Vec::new();
+    for name in &args.names {
+        let serial = folder.serial_of(name).map_err(CommandError::failed)?;
+        let is_new = folder.revoke_certificate(name).map_err(CommandError::failed)?;
+        let certificate = folder.file(&format!("{name}.pem"));
+        rows.push(RevokedRow { certificate, serial, was_revoked: !is_new });
+    }
+    if args.output.format == OutputFormat::Json {
+        return output::print_json(&rows);
+    }
+    let mut table = output::new_table(["certificate", "serial", "revoked"]);
+    for row in &rows {
+        let when = if row.was_revoked { "before" } else { "now" };
+        let file = row.certificate.display().to_string();
+        table.add_row([file, row.serial.clone(), when.to_owned()]);
+    }
+    output::print_line(table)?;
+    let list = folder.file(REVOCATION_LIST);
+    output::print_line(format_args!(
+        "The list is {}: `tls.revoked` of controllers, --grpc-server-crl of switches.",
+        list.display()
+    ))
+}
+
+/// The certificates of the folder, where those of these names are among them.
+fn known_certificates(
+    folder: &IdentityFolder,
+    names: &[String],
+) -> Result<Vec<IssuedCertificate>, CommandError> {
+    let inventory = folder.read_inventory().map_err(CommandError::failed)?;
+    let known = |name: &String| inventory.iter().any(|one| one.file == *name);
+    match names.iter().find(|name| !known(name)) {
+        Some(unknown) => {
+            Err(CommandError::input(unknown, "certificates.json has no such certificate"))
+        }
+        None => Ok(inventory),
+    }
 }

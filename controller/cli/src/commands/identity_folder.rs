@@ -12,11 +12,15 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::private_file::{read_private, write_private_once};
+use controller::certificates::{CertificateError, first_serial};
+use controller::hexadecimal::{decode_hex, encode_hex};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use serde::{Deserialize, Serialize};
+use topology::error_chain;
 
 use super::local_time::date_of_day;
 
@@ -26,6 +30,10 @@ pub(super) const AUTHORITY: &str = "ca.pem";
 const AUTHORITY_KEY: &str = "ca.key.pem";
 /// The document that lists the certificates.
 const INVENTORY: &str = "certificates.json";
+/// The certificates that are revoked.
+const REVOCATIONS: &str = "revoked.json";
+/// The same, signed by the authority.
+pub(super) const REVOCATION_LIST: &str = "revoked.pem";
 /// Days that the authority is valid.
 const AUTHORITY_DAYS: u64 = 3_650;
 
@@ -37,6 +45,18 @@ pub(super) struct IssuedCertificate {
     pub(super) file: String,
     /// DNS names and IP addresses that it is for; the first is also its common name.
     pub(super) names: Vec<String>,
+}
+
+/// A certificate that is revoked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RevokedCertificate {
+    /// The file that it was in.
+    pub(super) file: String,
+    /// Its serial number, in hexadecimal.
+    pub(super) serial: String,
+    /// Since when, seconds of Unix time.
+    pub(super) since: u64,
 }
 
 /// What can go wrong with the folder.
@@ -61,9 +81,22 @@ pub(super) enum IdentityError {
     /// There is a certificate of this name.
     #[error("{INVENTORY} has {0} already; crux cert renew issues it anew")]
     Known(String),
-    /// The list of certificates is broken.
-    #[error("{INVENTORY}: {0}")]
-    Inventory(#[from] serde_json::Error),
+    /// A certificate cannot be read.
+    #[error("{}: {}", file.display(), error_chain(source))]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: CertificateError,
+    },
+    /// A list is broken.
+    #[error("{name}: {source}")]
+    List {
+        /// The file.
+        name: &'static str,
+        /// Why.
+        source: serde_json::Error,
+    },
 }
 
 /// The folder.
@@ -98,14 +131,74 @@ impl IdentityFolder {
             .map_err(|source| issue_error("the authority", source))?;
         self.write_secret(AUTHORITY_KEY, key.serialize_pem().as_bytes())?;
         self.write_file(AUTHORITY, certificate.pem().as_bytes())?;
-        self.write_file(INVENTORY, &serde_json::to_vec_pretty(certificates)?)
+        self.write_list(INVENTORY, certificates)?;
+        self.write_revocations(&[])
     }
 
     /// The certificates that the authority issues.
     pub(super) fn read_inventory(&self) -> Result<Vec<IssuedCertificate>, IdentityError> {
         let path = self.path.join(INVENTORY);
         let text = fs::read(&path).map_err(|source| file_error(&path, source))?;
-        Ok(serde_json::from_slice(&text)?)
+        serde_json::from_slice(&text).map_err(|source| list_error(INVENTORY, source))
+    }
+
+    /// The certificates that are revoked; none in a folder that has no list yet.
+    pub(super) fn read_revocations(&self) -> Result<Vec<RevokedCertificate>, IdentityError> {
+        let path = self.path.join(REVOCATIONS);
+        match fs::read(&path) {
+            Ok(text) => {
+                serde_json::from_slice(&text).map_err(|source| list_error(REVOCATIONS, source))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(source) => Err(file_error(&path, source)),
+        }
+    }
+
+    /// Revokes the certificate that a file has now; what it was once renewed from is revoked only if
+    /// that was asked for at its time. Whether it was not revoked before.
+    pub(super) fn revoke_certificate(&self, file: &str) -> Result<bool, IdentityError> {
+        let serial = self.serial_of(file)?;
+        let mut revoked = self.read_revocations()?;
+        let is_new = revoked.iter().all(|known| known.serial != serial);
+        if is_new {
+            revoked.push(RevokedCertificate {
+                file: file.to_owned(),
+                serial,
+                since: seconds_now(),
+            });
+        }
+        self.write_revocations(&revoked)?;
+        Ok(is_new)
+    }
+
+    /// The serial number of the certificate in a file, in hexadecimal.
+    pub(super) fn serial_of(&self, file: &str) -> Result<String, IdentityError> {
+        let file = self.path.join(format!("{file}.pem"));
+        match first_serial(&file) {
+            Ok(serial) => Ok(encode_hex(&serial)),
+            Err(source) => Err(IdentityError::Unreadable { file, source }),
+        }
+    }
+
+    /// Writes the revoked certificates, and signs a list of them. The list is written last: it is what
+    /// others read.
+    fn write_revocations(&self, revoked: &[RevokedCertificate]) -> Result<(), IdentityError> {
+        let authority = self.load_authority()?;
+        let signed = revocation_params(revoked)
+            .signed_by(&authority)
+            .and_then(|list| list.pem())
+            .map_err(|source| issue_error("the revocation list", source))?;
+        self.write_list(REVOCATIONS, revoked)?;
+        self.write_file(REVOCATION_LIST, signed.as_bytes())
+    }
+
+    fn write_list<T: Serialize>(
+        &self,
+        name: &'static str,
+        rows: &[T],
+    ) -> Result<(), IdentityError> {
+        let text = serde_json::to_vec_pretty(rows).map_err(|source| list_error(name, source))?;
+        self.write_file(name, &text)
     }
 
     /// Issues a certificate with a new key, in place of an earlier one. The key is replaced first:
@@ -139,7 +232,7 @@ impl IdentityFolder {
         // First the certificate: one that is listed can be renewed.
         self.issue_certificate(certificate, days)?;
         inventory.push(certificate.clone());
-        self.write_file(INVENTORY, &serde_json::to_vec_pretty(&inventory)?)
+        self.write_list(INVENTORY, &inventory)
     }
 
     fn load_authority(&self) -> Result<Issuer<'static, KeyPair>, IdentityError> {
@@ -210,6 +303,30 @@ fn leaf_params(names: &[String], today: u64, days: u64) -> Result<CertificatePar
     Ok(params)
 }
 
+/// A list of what is revoked. Its numbers rise with what is on it, and it is valid as long as the
+/// authority: what is revoked stays so.
+fn revocation_params(revoked: &[RevokedCertificate]) -> CertificateRevocationListParams {
+    let time = |seconds: u64| {
+        let date = date_of_day(seconds / 86_400);
+        date_time_ymd(date.year().into(), date.month() as u8, date.day() as u8)
+    };
+    let now = seconds_now();
+    let rows = revoked.iter().map(|one| RevokedCertParams {
+        serial_number: SerialNumber::from(decode_hex(&one.serial).unwrap_or_default()),
+        revocation_time: time(one.since),
+        reason_code: None,
+        invalidity_date: None,
+    });
+    CertificateRevocationListParams {
+        this_update: time(now),
+        next_update: time(now + AUTHORITY_DAYS * 86_400),
+        crl_number: SerialNumber::from(1 + revoked.len() as u64),
+        issuing_distribution_point: None,
+        revoked_certs: rows.collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    }
+}
+
 fn common_name(name: &str) -> DistinguishedName {
     let mut distinguished = DistinguishedName::new();
     distinguished.push(DnType::CommonName, name);
@@ -238,6 +355,10 @@ fn days_now() -> u64 {
 
 fn file_error(file: &Path, source: io::Error) -> IdentityError {
     IdentityError::File { file: file.to_owned(), source }
+}
+
+fn list_error(name: &'static str, source: serde_json::Error) -> IdentityError {
+    IdentityError::List { name, source }
 }
 
 fn issue_error(names: &str, source: rcgen::Error) -> IdentityError {

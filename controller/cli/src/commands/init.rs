@@ -13,7 +13,7 @@ use topology::document::{self, DocumentFormat};
 use topology::{Fabric, ServerAddress, Switch, spec};
 
 use super::config::commented_configuration;
-use super::identity_folder::{AUTHORITY, IdentityFolder, IssuedCertificate};
+use super::identity_folder::{AUTHORITY, IdentityFolder, IssuedCertificate, REVOCATION_LIST};
 
 /// Days that a certificate is valid.
 pub(super) const CERTIFICATE_DAYS: u64 = 365;
@@ -246,7 +246,7 @@ fn configuration_text(
             "tls": { "certificate": &certificate, "key": &key },
             "tokens": tokens,
         },
-        "tls": { "ca": file(AUTHORITY), "cert": &certificate, "key": &key },
+        "tls": { "ca": file(AUTHORITY), "revoked": file(REVOCATION_LIST), "cert": &certificate, "key": &key },
     }))
 }
 
@@ -260,6 +260,7 @@ fn print_made(format: FormatArg, made: &MadeFiles) -> Result<(), CommandError> {
         let names = format!("certificate for {}", certificate.names.join(", "));
         table.add_row([format!("{}.pem", certificate.file), names]);
     }
+    table.add_row([REVOCATION_LIST, "certificates that are revoked (crux cert revoke)"]);
     table.add_row(["operator.token", "token of role write"]);
     table.add_row(["report.token", "token of role report"]);
     table.add_row(["monitor.token", "token of role read"]);

@@ -14,6 +14,7 @@ use ::controller::northbound::service::{
 use ::controller::policy_history::{PolicyContent, PolicyRevision, TemporaryOverride};
 use ::controller::preview::PolicyPreview;
 use planner::{OverrideDocument, PolicyEdit, PolicyEditAction};
+use serde::Serialize;
 use topology::{Severity, document};
 
 use crate::controller_files::{read_policy_file, read_policy_to_send};
@@ -75,13 +76,22 @@ Examples:
 #[command(after_help = "\
 Examples:
   crux policy check policy.toml
-  crux policy check policy.toml --fabric lab.toml")]
+  crux policy check policy.toml --fabric lab.toml --format json")]
 pub(crate) struct PolicyCheckArgs {
     /// Policy document
     file: String,
     /// Fabric document, to look whether what is drained is there
     #[arg(long)]
     fabric: Option<String>,
+    #[command(flatten)]
+    output: FormatArg,
+}
+
+/// A policy file without errors.
+#[derive(Serialize)]
+struct CheckedPolicy<'a> {
+    file: &'a str,
+    fabric: Option<&'a str>,
 }
 
 /// Arguments of what only shows.
@@ -287,20 +297,24 @@ pub(crate) fn run_policy(command: &PolicyCommand) -> Result<(), CommandError> {
 fn check_policy(args: &PolicyCheckArgs) -> Result<(), CommandError> {
     let text = read_policy_file(&args.file)?;
     let document = parse_policy(&text).map_err(|finding| CommandError::document(finding.text))?;
-    let Some(fabric) = &args.fabric else {
-        return output::print_line("ok");
-    };
-    let fabric = files::read_fabric(fabric)?;
-    let policy = document.to_policy(&args.file).map_err(CommandError::document)?;
-    let checked = policy.check_on(&fabric);
-    let format =
-        document::DocumentFormat::from_file_name(&args.file).map_err(CommandError::document)?;
-    checked.map_err(|error| {
-        let file = args.file.clone();
-        let error = planner::DocumentFieldError { file, ..error };
-        CommandError::document(error.with_line_in(&text.text, format))
-    })?;
-    output::print_line("ok")
+    if let Some(fabric) = &args.fabric {
+        let fabric = files::read_fabric(fabric)?;
+        let policy = document.to_policy(&args.file).map_err(CommandError::document)?;
+        let checked = policy.check_on(&fabric);
+        let format =
+            document::DocumentFormat::from_file_name(&args.file).map_err(CommandError::document)?;
+        checked.map_err(|error| {
+            let file = args.file.clone();
+            let error = planner::DocumentFieldError { file, ..error };
+            CommandError::document(error.with_line_in(&text.text, format))
+        })?;
+    }
+    match args.output.format {
+        OutputFormat::Json => {
+            output::print_json(&CheckedPolicy { file: &args.file, fabric: args.fabric.as_deref() })
+        }
+        OutputFormat::Table => output::print_line(format_args!("{}: ok", args.file)),
+    }
 }
 
 fn show_policy(args: &PolicyQueryArgs) -> Result<(), CommandError> {

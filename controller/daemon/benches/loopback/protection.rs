@@ -35,6 +35,7 @@ impl ConnectionSecurity {
             certificate: pem("switch.pem")?,
             key: pem("switch.key.pem")?,
             client_roots: Some(pem("roots.pem")?),
+            revoked: None,
         };
         let client = Some(NAME.to_owned());
         let roles = RoleRules(vec![AllowedRole { role: String::new(), client }]);

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hexadecimal::decode_hex;
+
 mod limits;
 
 pub use self::limits::{NorthboundLimits, RawNorthboundLimits};
@@ -116,6 +118,10 @@ pub struct TlsFiles {
     /// Roots of client certificates. A client without a certificate of theirs is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_roots: Option<PathBuf>,
+    /// Certificate revocation lists of the clients' authorities, in PEM; requires `client_roots`. The
+    /// issuer of every client's certificate needs a list here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<PathBuf>,
 }
 
 /// What a caller may do.
@@ -266,6 +272,11 @@ impl TryFrom<&RawNorthbound> for NorthboundConfig {
             "left out without northbound.tls.client_roots, as clients then send no certificate";
         let is_asked = certificates.is_empty() || certified.is_some();
         check_field("northbound.certificates", &certificates.len(), wanted, is_asked)?;
+        let revoked = raw.tls.as_ref().and_then(|tls| tls.revoked.as_ref());
+        if revoked.is_some() && certified.is_none() {
+            let [field, other] = ["northbound.tls.revoked", "northbound.tls.client_roots"];
+            return Err(ConfigError::MissingPartner { field, other });
+        }
         if let Some(listen) = raw.listen {
             let is_known = !tokens.is_empty() || certified.is_some();
             let is_open = !is_known && !listen.ip().is_loopback();
@@ -343,8 +354,5 @@ fn checked_sha256(field: &'static str, digits: &str, name: &str) -> Result<[u8; 
 }
 
 fn parse_sha256(digits: &str) -> Option<[u8; 32]> {
-    let pairs = (0..digits.len()).step_by(2);
-    let bytes: Option<Vec<u8>> =
-        pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect();
-    bytes?.try_into().ok()
+    decode_hex(digits)?.try_into().ok()
 }

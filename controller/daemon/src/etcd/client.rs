@@ -128,7 +128,7 @@ impl EtcdClient {
         let tls = etcd.tls.as_ref();
         let plain = Endpoint::try_from(TlsConfig::server_uri(tls, endpoint))
             .map_err(|_| EtcdError::Address(endpoint.to_owned()))?;
-        let secured = TlsConfig::secure_endpoint(tls, plain)
+        let (secured, _) = TlsConfig::secure_endpoint(tls, plain)
             .map_err(|source| EtcdError::Connect { endpoint: endpoint.to_owned(), source })?;
         let address = secured.connect_timeout(deadline).tcp_nodelay(true);
         let in_time = timeout(deadline, address.connect()).await;

@@ -23,7 +23,9 @@ use super::queue_settings::{ExpectedQueues, QueueSettings, check_queue_settings}
 use super::switch_counters::SwitchCounters;
 use crate::config::{GnmiConfig, SouthboundConfig};
 use crate::liveness::PartHealth;
-use crate::southbound::{ClientError, connect_channel, describe_status, is_too_many_pings};
+use crate::southbound::{
+    ClientError, connect_channel, describe_status, is_too_many_pings, until_revoked,
+};
 
 /// The leaves of an interface that say which port it is, and whether it works.
 const PORT_LEAVES: [&str; 2] = ["id", "oper-status"];
@@ -127,8 +129,12 @@ impl SwitchFollower {
 
     /// One connection, until it fails. A check of queues that takes long delays no port.
     async fn follow_connected(&self, has_answered: &mut bool) -> Result<(), FollowError> {
-        let client = self.connect().await?;
+        let (channel, certificate) =
+            connect_channel(&self.target.address, &self.southbound).await?;
+        let client =
+            GNmiClient::new(channel).max_decoding_message_size(self.southbound.receive_max);
         tokio::select! {
+            () = until_revoked(certificate) => Ok(()),
             ended = self.follow_ports(client.clone(), has_answered) => ended,
             ended = self.check_regularly(client.clone()) => ended,
             ended = self.count_regularly(client) => ended,
@@ -178,11 +184,6 @@ impl SwitchFollower {
             earlier = Some(counters.clone());
             self.report(SwitchReport::Counters(self.target.switch, counters)).await?;
         }
-    }
-
-    async fn connect(&self) -> Result<GNmiClient<Channel>, FollowError> {
-        let channel = connect_channel(&self.target.address, &self.southbound).await?;
-        Ok(GNmiClient::new(channel).max_decoding_message_size(self.southbound.receive_max))
     }
 
     /// Takes an answer of the subscription; whether it says that everything has been sent.

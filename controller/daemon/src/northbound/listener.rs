@@ -33,9 +33,10 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use webpki::EndEntityCert;
 
+use self::tls_files::TlsServer;
 use self::watched_stream::WatchedStream;
 use super::connection_table::{ConnectionAdmission, ConnectionId, ConnectionTable};
 use super::limit_counters::{LimitCounters, LimitReached};
@@ -83,14 +84,10 @@ pub(super) struct ClientPeer {
 
 impl ClientPeer {
     fn of_stream(stream: &ClientStream, address: SocketAddr) -> Self {
-        let shown = match stream {
-            Either::Left(_) => None,
-            Either::Right(secured) => secured.get_ref().1.peer_certificates(),
-        };
-        let own = shown.and_then(<[CertificateDer<'_>]>::first);
+        let own = client_chain(stream).into_iter().next();
         Self {
             address,
-            certificate: own.map(|certificate| Arc::new(ShownCertificate::new(certificate))),
+            certificate: own.map(|certificate| Arc::new(ShownCertificate::new(&certificate))),
             is_secured: matches!(stream, Either::Right(_)),
         }
     }
@@ -216,7 +213,7 @@ impl Drop for ConnectionEnd {
 /// Serves connections.
 pub(super) struct ConnectionListener {
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<TlsServer>>,
     open: OpenConnections,
     limits: NorthboundLimits,
     limited: LimitCounters,
@@ -232,13 +229,13 @@ impl ConnectionListener {
         limited: LimitCounters,
     ) -> std::io::Result<Self> {
         let files = config.tls.as_ref();
-        let tls = files.map(tls_files::server_config).transpose().map_err(std::io::Error::other)?;
+        let tls = files.map(TlsServer::load).transpose().map_err(std::io::Error::other)?;
         let limits = config.limits;
         let most = usable_connections(limits.connections.get());
         let table = ConnectionTable::new(most, limits.connections_per_address.get());
         Ok(Self {
             listener,
-            tls: tls.map(|tls| TlsAcceptor::from(Arc::new(tls))),
+            tls: tls.map(Arc::new),
             open: OpenConnections(Arc::new(Mutex::new((table, BTreeMap::new())))),
             limits,
             limited,
@@ -274,9 +271,17 @@ impl ConnectionListener {
         let (stop, limited) = (stop.clone(), self.limited.clone());
         tokio::spawn(async move {
             let connection = async {
-                match secure_stream(stream, tls, limits.first_request).await? {
-                    Some(stream) => serve_connection(stream, from, router, &end.0, limits).await,
-                    None => Ok(()),
+                let secured = secure_stream(stream, tls.as_deref(), limits.first_request);
+                let Some(stream) = secured.await? else {
+                    return Ok(());
+                };
+                let refused = until_refused(tls.as_deref(), client_chain(&stream));
+                tokio::select! {
+                    served = serve_connection(stream, from, router, &end.0, limits) => served,
+                    () = refused => {
+                        info!(%from, "closed: the certificate of the client is refused by now");
+                        Ok(())
+                    }
                 }
             };
             tokio::select! {
@@ -313,16 +318,36 @@ struct ConnectionExpired;
 /// Makes the handshake where there is TLS; no stream if there is none to be made.
 async fn secure_stream(
     stream: TcpStream,
-    tls: Option<TlsAcceptor>,
+    tls: Option<&TlsServer>,
     deadline: Duration,
 ) -> Result<Option<ClientStream>, ConnectionExpired> {
-    let Some(acceptor) = tls else {
+    let Some(tls) = tls else {
         return Ok(Some(Either::Left(stream)));
     };
+    let acceptor = TlsAcceptor::from(Arc::clone(&tls.current_tls(Instant::now()).config));
     let made =
         timeout(deadline, accept_tls(stream, &acceptor)).await.map_err(|_| ConnectionExpired)?;
     let made = made.inspect_err(|why| debug!("no handshake: {why}"));
     Ok(made.ok().map(Either::Right))
+}
+
+/// What the client has shown, its own certificate first.
+fn client_chain(stream: &ClientStream) -> Vec<CertificateDer<'static>> {
+    let shown = match stream {
+        Either::Left(_) => None,
+        Either::Right(secured) => secured.get_ref().1.peer_certificates(),
+    };
+    shown
+        .map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect())
+        .unwrap_or_default()
+}
+
+/// Waits until a client's certificates are refused, if they ever are.
+async fn until_refused(tls: Option<&TlsServer>, chain: Vec<CertificateDer<'static>>) {
+    match tls {
+        Some(tls) => tls.until_refused(chain).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Serves one connection until it ends or has waited too long.

@@ -29,8 +29,8 @@ use super::connection::{
 };
 use super::running_program::RunningProgram;
 use super::stream_messages::{decode_message, encode_message};
-use super::switch_channel::{connect_channel, describe_status, is_too_many_pings};
-use crate::config::SouthboundConfig;
+use super::switch_channel::{connect_channel, describe_status, is_too_many_pings, until_revoked};
+use crate::config::{ServerCertificate, SouthboundConfig};
 use crate::pipeline::SwitchPipeline;
 use crate::pipelines::pipeline_of;
 
@@ -134,6 +134,7 @@ impl ClientError {
 #[derive(Clone, Debug)]
 pub struct SwitchClient {
     channel: Channel,
+    certificate: Option<ServerCertificate>,
     calls: P4RuntimeClient<Channel>,
     device_id: u64,
     pipeline: &'static dyn SwitchPipeline,
@@ -171,10 +172,11 @@ impl SwitchClient {
         address: &SwitchAddress,
         limits: &SouthboundConfig,
     ) -> Result<Self, ClientError> {
-        let channel = connect_channel(&address.p4runtime, limits).await?;
+        let (channel, certificate) = connect_channel(&address.p4runtime, limits).await?;
         let calls = P4RuntimeClient::new(channel.clone());
         Ok(Self {
             channel,
+            certificate,
             calls: calls.max_decoding_message_size(limits.receive_max),
             device_id: address.device_id,
             pipeline: pipeline_of(address.pipeline),
@@ -318,6 +320,8 @@ impl SwitchConnection for SwitchClient {
                     .transpose(),
             )
         });
+        // The next connection says why.
+        let incoming = incoming.take_until(until_revoked(self.certificate.clone()));
         Ok(StreamChannel { outgoing, incoming: incoming.boxed() })
     }
 

@@ -15,7 +15,7 @@ use topology::error_chain;
 use super::client::ClientError;
 use super::connection_error::is_without_tls;
 use super::session_log::shorten_text;
-use crate::config::{SouthboundConfig, TlsConfig};
+use crate::config::{ServerCertificate, SouthboundConfig, TlsConfig};
 
 /// Whether a server ended a connection for its HTTP/2 pings, by the text of the failure: gRPC's C
 /// core ends the streams with "Too many pings" and the connection with "too_many_pings" (gRFC A8).
@@ -23,32 +23,40 @@ pub(crate) fn is_too_many_pings(failure: &str) -> bool {
     failure.to_ascii_lowercase().replace('_', " ").contains("too many pings")
 }
 
-/// Connects to a server of a switch at `address`, `host:port`.
+/// Connects to a server of a switch at `address`, `host:port`. The second part is the certificate
+/// that it has shown.
 ///
 /// # Errors
 /// The address is invalid, or nothing answers there before the deadline.
 pub(crate) async fn connect_channel(
     address: &str,
     limits: &SouthboundConfig,
-) -> Result<Channel, ClientError> {
+) -> Result<(Channel, Option<ServerCertificate>), ClientError> {
     let tls = limits.tls.as_ref();
     let plain = Endpoint::try_from(TlsConfig::server_uri(tls, address))
         .map_err(|_| ClientError::Address(address.to_owned()))?;
-    let endpoint = TlsConfig::secure_endpoint(tls, plain)
-        .map_err(ClientError::Connect)?
+    let (secured, certificate) =
+        TlsConfig::secure_endpoint(tls, plain).map_err(ClientError::Connect)?;
+    let endpoint = secured
         .connect_timeout(limits.connect_deadline)
         .http2_keep_alive_interval(limits.ping_interval)
         .keep_alive_timeout(limits.rpc_deadline)
         .http2_max_header_list_size(limits.headers_max);
     let connecting = endpoint.connect_with_connector(tcp_connector(limits));
     let connected = tokio::time::timeout(limits.connect_deadline, connecting).await;
-    connected.map_err(|_| ClientError::Deadline("connect"))?.map_err(|error| {
-        if is_without_tls(&error) {
-            ClientError::WithoutTls(address.to_owned())
-        } else {
-            ClientError::Connect(error)
-        }
-    })
+    match connected.map_err(|_| ClientError::Deadline("connect"))? {
+        Ok(channel) => Ok((channel, certificate)),
+        Err(error) if is_without_tls(&error) => Err(ClientError::WithoutTls(address.to_owned())),
+        Err(error) => Err(ClientError::Connect(error)),
+    }
+}
+
+/// Waits until the certificate that a switch has shown is revoked, if it ever is.
+pub(crate) async fn until_revoked(certificate: Option<ServerCertificate>) {
+    match certificate {
+        Some(certificate) => certificate.until_revoked().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What a call failed with, and why where the connection failed: tonic says only that it did.

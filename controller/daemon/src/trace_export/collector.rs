@@ -63,7 +63,7 @@ impl CollectorExporter {
 fn open_exporter(traces: &TracesConfig, resource: &Resource) -> Result<Otlp, ExporterError> {
     let valid = "the configuration has checked that it is an address";
     let channel = Endpoint::from_shared(traces.endpoint.clone()).expect(valid);
-    let secured = TlsConfig::secure_endpoint(traces.tls.as_ref(), channel)?;
+    let (secured, _) = TlsConfig::secure_endpoint(traces.tls.as_ref(), channel)?;
     let timed = secured.connect_timeout(traces.deadline).timeout(traces.deadline);
     // Lazily: the controller starts whether or not the collector can be reached.
     let otlp = Otlp::builder().with_tonic().with_channel(timed.connect_lazy());

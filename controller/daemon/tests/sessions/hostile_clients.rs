@@ -295,6 +295,7 @@ async fn half_open_handshakes_stall_nobody() {
         certificate: file("switch.pem"),
         key: file("switch.key.pem"),
         client_roots: None,
+        revoked: None,
     });
     raw.northbound.limits.connections_per_address = 100;
     let served = lab.served(&Config::try_from(raw).unwrap()).await;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use api::telemetry as proto;
 use controller::northbound::ApiServer;
-use controller::{Config, ControllerHandle, RawConfig};
+use controller::{Config, ControllerHandle, RawConfig, StateEvent};
 use proto::job_report::Report;
 use serde_json::{Value, json};
 use switch_server::p4runtime::ServiceOptions;
 use topology::clos::{self, ClosSpec};
 use topology::spec::{FabricDocument, explicit_document};
-use topology::{Fabric, LinkId};
+use topology::{AvailabilityChange, Fabric, LinkId};
 
 use crate::http::ask;
 use crate::lab::{eventually, serve_controller, until};
@@ -183,6 +183,31 @@ impl Day {
         until(async || self.carried_by(spine).await > 0).await;
     }
 
+    /// A cable fails: nothing is sent there, until it is back.
+    async fn a_cable_fails_and_heals(&mut self) {
+        let before = paths(&self.controller);
+        let cable = self.busy.lab.fabric.link_named(&before[&50_000][1]).unwrap();
+        self.controller
+            .submit_event(StateEvent::FabricChanged(vec![AvailabilityChange::LinkDown(cable)]))
+            .await
+            .unwrap();
+        all_hold(&self.controller).await;
+        self.busy.arrive(20).await;
+        let carried = self.busy.carried(&[cable]).await;
+        self.paths_are_true().await;
+        assert_eq!(self.busy.carried(&[cable]).await, carried);
+        let around = paths(&self.controller);
+        let is_around = |path: &Vec<String>| !path.contains(&before[&50_000][1]);
+        assert!(around.values().all(is_around), "{around:?}");
+        self.controller
+            .submit_event(StateEvent::FabricChanged(vec![AvailabilityChange::LinkUp(cable)]))
+            .await
+            .unwrap();
+        all_hold(&self.controller).await;
+        self.is_clean().await;
+        self.paths_are_true().await;
+    }
+
     /// The last path is not drained unless that is wanted, and nobody says that it is.
     async fn a_last_path_is_not_drained(&mut self) {
         self.edit("/v1/policy/apply", 200, ("drain", "spine1")).await;
@@ -321,6 +346,7 @@ async fn every_statement_of_a_day_is_what_counters_say() {
     let mut day = Day::begin().await;
     day.paths_are_true().await;
     day.a_spine_is_replaced().await;
+    day.a_cable_fails_and_heals().await;
     day.a_last_path_is_not_drained().await;
     day.an_override_and_a_trial_end().await;
     day.a_leaf_goes_and_comes().await;

@@ -35,6 +35,7 @@ async fn lab() -> Lab {
         certificate: pem("switch.pem"),
         key: pem("switch.key.pem"),
         client_roots: Some(pem("roots.pem")),
+        revoked: None,
     };
     Lab::with(|_| ServiceOptions { tls: Some(tls.clone()), ..ServiceOptions::default() }).await
 }

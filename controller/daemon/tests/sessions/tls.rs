@@ -26,6 +26,7 @@ fn raw(change: impl Fn(&mut TlsFiles)) -> RawConfig {
         certificate: file("switch.pem"),
         key: file("switch.key.pem"),
         client_roots: None,
+        revoked: None,
     };
     change(&mut files);
     let mut raw = RawConfig::default();

@@ -1,18 +1,24 @@
 //! `crux init` and `crux cert`: a fabric that is closed to others, and whose parts trust each
 //! other.
 
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::time::Duration;
 
+use controller::southbound::SwitchStatus;
 use controller::{Config, Controller, northbound};
 use planner::Policy;
 use switch::{DeviceConfig, EmulatedNetworkBuilder};
 use switch_server::p4runtime::{AllowedRole, RoleRules, ServiceOptions, ServiceTls, serve};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
+use topology::SwitchId;
 use topology::document::{self, DocumentFormat};
 use topology::spec;
 
-use super::support::{Files, json, lab, printed, refused};
+use super::support::{Files, RunningProcess, json, lab, printed, refused};
 
 const INIT: [&str; 7] = ["init", "--folder", "id", "--fabric", "fabric.json", "--format", "json"];
 
@@ -24,6 +30,16 @@ fn made_configuration(files: &Files) -> Config {
     let text = files.text("id/controller.toml");
     assert!(text.contains("\n# Updates in one write request."), "{text}");
     Config::parse_text(&text, DocumentFormat::Toml, "controller.toml").unwrap()
+}
+
+/// The first line of what a program prints.
+async fn first_line(output: Option<impl Read + Send + 'static>) -> String {
+    let reading = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        BufReader::new(output.unwrap()).read_line(&mut line).unwrap();
+        line
+    });
+    reading.await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,19 +73,28 @@ async fn a_new_fabric_is_closed_and_its_parts_trust_each_other() {
     let handle = builder.spawn().unwrap();
     let client = Some("controller.crux".to_owned());
     let roles = RoleRules(vec![AllowedRole { role: String::new(), client }]);
+    let tls_of = |name: &str| {
+        let read = |name: &str| std::fs::read(files.path("id").join(name)).unwrap();
+        ServiceTls {
+            certificate: read(&format!("switch-{name}.pem")),
+            key: read(&format!("switch-{name}.key.pem")),
+            client_roots: Some(read("ca.pem")),
+            revoked: Some(read("revoked.pem")),
+        }
+    };
     let mut servers = Vec::new();
     for ((switch, listener), device) in fabric.switches().iter().zip(listeners).zip(devices) {
-        let read = |name: &str| std::fs::read(files.path("id").join(name)).unwrap();
-        let tls = ServiceTls {
-            certificate: read(&format!("switch-{}.pem", switch.name)),
-            key: read(&format!("switch-{}.key.pem", switch.name)),
-            client_roots: Some(read("ca.pem")),
-        };
-        let options =
-            ServiceOptions { tls: Some(tls), roles: roles.clone(), ..ServiceOptions::default() };
+        let tls = Some(tls_of(&switch.name));
+        let options = ServiceOptions { tls, roles: roles.clone(), ..ServiceOptions::default() };
         servers.push(serve(listener, handle.device(device), options).await.unwrap());
     }
-    let config = made_configuration(&files);
+    printed(&files.crux(&["cert", "add", "--folder", "id", "client", "client.crux"]));
+    let mut raw = made_configuration(&files).effective_raw().clone();
+    let tls = raw.northbound.tls.as_mut().unwrap();
+    tls.client_roots = Some(files.path("id/ca.pem"));
+    tls.revoked = Some(files.path("id/revoked.pem"));
+    let config = Config::try_from(raw).unwrap();
+    let leaf1 = fabric.switches().iter().position(|switch| switch.name == "leaf1").unwrap();
     let started = Controller::start(config.clone(), fabric, Policy::default());
     let controller = started.await.unwrap();
     let generation = controller.desired_tables().generation;
@@ -78,13 +103,51 @@ async fn a_new_fabric_is_closed_and_its_parts_trust_each_other() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = northbound::start_server(listener, controller.access(), &config).unwrap();
     let at = server.local_addr().to_string();
-    let jobs = ["jobs", "--controller", &at, "--ca", "id/ca.pem", "--token-file"];
+    let identity = ["--cert", "id/client.pem", "--key", "id/client.key.pem"];
+    let jobs = ["jobs", "--controller", &at, "--ca", "id/ca.pem"];
+    let jobs = [&jobs[..], &identity, &["--token-file"]].concat();
     printed(&files.crux(&[&jobs[..], &["id/operator.token"]].concat()));
     let output = files.crux(&[&jobs[..], &["id/report.token"]].concat());
     assert!(!output.status.success(), "reports only");
     let audit = ["audit", "--verify", "--file", "id/store.audit"];
     let audited = files.crux(&audit);
     assert!(printed(&audited).contains(" verified, up to"), "{audited:?}");
+
+    // Two certificates are stolen: a switch's, whose session is open, and a client's, which follows
+    // the events.
+    let follow = ["events", "--follow", "--controller", &at, "--ca", "id/ca.pem"];
+    let follow = [&follow[..], &identity, &["--token-file", "id/operator.token"]].concat();
+    let stolen = ["cert", "revoke", "--folder", "id", "switch-leaf1", "client"];
+    let mut follower = files.command(&follow);
+    let follower = follower.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut follower = RunningProcess(follower);
+    assert!(!first_line(follower.0.stdout.take()).await.is_empty());
+    let revoked = files.crux(&stolen);
+    let revoked = printed(&revoked);
+    assert!(revoked.contains("now") && revoked.contains("tls.revoked"), "{revoked}");
+    assert!(printed(&files.crux(&stolen)).contains("before"));
+    let list = files.crux(&["cert", "list", "--folder", "id"]);
+    let list = printed(&list);
+    assert_eq!(list.matches("revoked").count(), 2, "{list}");
+    let is_revoked = |line: &SwitchStatus| {
+        line.last_error.as_ref().is_some_and(|error| error.contains("Revoked"))
+    };
+    let refused_ones = |lines: &BTreeMap<SwitchId, SwitchStatus>| -> Vec<SwitchId> {
+        lines.iter().filter(|(_, line)| is_revoked(line)).map(|(id, _)| *id).collect()
+    };
+    let board = controller.status_board();
+    let waiting = board.wait_until(|lines| !refused_ones(lines).is_empty());
+    let lines = timeout(Duration::from_secs(60), waiting).await.unwrap();
+    assert_eq!(refused_ones(&lines), [SwitchId(u32::try_from(leaf1).unwrap())]);
+    let output = files.crux(&[&jobs[..], &["id/operator.token"]].concat());
+    assert!(!output.status.success(), "{output:?}");
+    let ended = timeout(Duration::from_secs(60), first_line(follower.0.stderr.take())).await;
+    assert!(ended.unwrap().contains("lost the controller"));
+
+    printed(&files.crux(&["cert", "renew", "--folder", "id", "switch-leaf1", "client"]));
+    servers[leaf1].replace_certificates(&tls_of("leaf1")).unwrap();
+    controller.await_verified(generation, Duration::from_secs(60)).await.unwrap();
+    printed(&files.crux(&[&jobs[..], &["id/operator.token"]].concat()));
     server.shutdown().await;
     controller.shutdown().await;
 }

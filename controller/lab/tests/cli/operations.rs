@@ -266,6 +266,7 @@ fn protected(files: &Files) -> Config {
         certificate: files.path("switch.pem"),
         key: files.path("switch.key.pem"),
         client_roots: None,
+        revoked: None,
     });
     let digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     let token = |name: &str, role| RawToken {

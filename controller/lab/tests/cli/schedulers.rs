@@ -2,12 +2,12 @@
 //! as it is written there.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use topology::host_list::expand_host_list;
 
-use super::support::{Files, json, lab, printed, refused};
+use super::support::{Files, RunningProcess, json, lab, printed, refused};
 
 const PAGE: &str = include_str!("../../../../docs/bring-your-jobs.md");
 
@@ -133,16 +133,6 @@ fn an_agent_announces_what_a_prolog_records() {
     assert_eq!(sync("false").status.code(), Some(1));
     assert!(files.path("spool/slurm-9.json").exists());
     assert_eq!(printed(&sync("true")), "slurm-9 does not run any more\n");
-}
-
-/// A process that ends with the test.
-struct RunningProcess(Child);
-
-impl Drop for RunningProcess {
-    fn drop(&mut self) {
-        let _gone = self.0.kill();
-        self.0.wait().unwrap();
-    }
 }
 
 /// A controller of the fabric, whose switches do not answer, and its address.

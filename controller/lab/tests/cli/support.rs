@@ -3,10 +3,20 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// A process that ends with the test.
+pub(crate) struct RunningProcess(pub(crate) Child);
+
+impl Drop for RunningProcess {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
 
 /// The files of one case; they go with it.
 pub(crate) struct Files(TempDir);
