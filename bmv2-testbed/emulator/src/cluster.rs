@@ -18,7 +18,7 @@ use topology::{Fabric, NicId};
 
 use crate::connection::{HostSettings, RoceConnection};
 use crate::host_link::HostLinkScheduler;
-use crate::job::{IterationSpec, TrainingEffect, TrainingJob};
+use crate::job::{IterationSpec, StartGrid, TrainingEffect, TrainingJob};
 use crate::roce::{self, PacketBody};
 use crate::scale::TimeScale;
 use crate::transport::TransportSender;
@@ -168,6 +168,13 @@ impl HostCluster {
         for connection in &mut self.connections {
             let dscp = dscps.get(connection.job).copied().unwrap_or_default();
             (connection.forward.dscp, connection.backward.dscp) = (dscp, dscp);
+        }
+    }
+
+    /// Has the next iterations of each job begin on its grid, or as soon as they can.
+    pub fn set_start_grids(&mut self, grids: &[Option<StartGrid>]) {
+        for (job, grid) in self.jobs.iter_mut().zip(grids) {
+            job.training.set_grid(*grid);
         }
     }
 

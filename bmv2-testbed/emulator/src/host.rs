@@ -354,6 +354,7 @@ mod tests {
             flop_per_iteration: 1.0,
             compute_seconds: 0.1,
             overlap_from: 1.0,
+            can_wait: false,
             measured: MeasuredSlowdown::default(),
             flows: vec![flow(0, 1), flow(1, 0)],
         }];

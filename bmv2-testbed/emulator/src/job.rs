@@ -22,6 +22,37 @@ pub struct IterationSpec {
     pub flows: u32,
 }
 
+/// When iterations of a job that waits begin: a whole number of periods after an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartGrid {
+    /// An instant of the grid.
+    pub origin: Nanos,
+    /// Between two instants; above zero.
+    pub period: Nanos,
+    /// The longest wait before an iteration, once the job has found the grid.
+    pub most_wait: Nanos,
+}
+
+/// A job that has just been given a grid, and is late by less than this part of the period, does not
+/// wait for the next instant.
+const FOUND_PART: Nanos = 50;
+
+impl StartGrid {
+    /// How long an iteration that could begin `now` waits: for a new grid at most a period, then at
+    /// most `most_wait`, and not at all if it is late, as its instant has passed.
+    fn wait_at(&self, now: Nanos, is_new: bool) -> Nanos {
+        let period = self.period.max(1);
+        let late = (now % period + period - self.origin % period) % period;
+        let early = period - late;
+        match is_new {
+            true if late <= period / FOUND_PART => 0,
+            true => early,
+            false if early < late => early.min(self.most_wait),
+            false => 0,
+        }
+    }
+}
+
 /// An action that the job requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrainingEffect {
@@ -45,8 +76,10 @@ enum CommunicationState {
 pub struct TrainingJob {
     spec: IterationSpec,
     communication: CommunicationState,
-    /// When each iteration began; the last one is running.
+    /// When each iteration began; the last one is running, or waits until it begins.
     iteration_starts: Vec<Nanos>,
+    /// When its iterations begin, if it is to wait, and whether no iteration has begun by that yet.
+    grid: Option<(StartGrid, bool)>,
 }
 
 impl TrainingJob {
@@ -58,6 +91,14 @@ impl TrainingJob {
             spec: IterationSpec { compute_ns, communicate_after_ns, ..spec },
             communication: CommunicationState::Pending,
             iteration_starts: Vec::new(),
+            grid: None,
+        }
+    }
+
+    /// Has the next iterations begin on a grid, or as soon as they can.
+    pub fn set_grid(&mut self, grid: Option<StartGrid>) {
+        if self.grid.map(|(had, _)| had) != grid {
+            self.grid = grid.map(|grid| (grid, true));
         }
     }
 
@@ -65,7 +106,7 @@ impl TrainingJob {
     /// at another time changes nothing.
     pub fn handle_wake(&mut self, now: Nanos) -> Vec<TrainingEffect> {
         if self.iteration_starts.is_empty() {
-            self.iteration_starts.push(now);
+            self.begin_iteration(now);
         }
         self.advance_state(now)
     }
@@ -93,6 +134,15 @@ impl TrainingJob {
         self.spec
     }
 
+    /// An iteration could begin now.
+    fn begin_iteration(&mut self, now: Nanos) {
+        let wait = match &mut self.grid {
+            Some((grid, is_new)) => grid.wait_at(now, std::mem::take(is_new)),
+            None => 0,
+        };
+        self.iteration_starts.push(now + wait);
+    }
+
     fn advance_state(&mut self, now: Nanos) -> Vec<TrainingEffect> {
         let mut effects = Vec::new();
         loop {
@@ -114,7 +164,7 @@ impl TrainingJob {
                     }
                 }
                 CommunicationState::ActiveFlows(0) if now >= computed_at => {
-                    self.iteration_starts.push(now);
+                    self.begin_iteration(now);
                     self.communication = CommunicationState::Pending;
                 }
                 CommunicationState::ActiveFlows(_) => return effects,
@@ -150,6 +200,23 @@ mod tests {
         assert_eq!(job.handle_wake(105), []);
         assert_eq!(job.handle_flow_done(150), [TrainingEffect::WakeAt(190)]);
         assert_eq!((job.completed_iterations(), job.iteration_starts()), (1, [5, 150].as_slice()));
+    }
+
+    #[test]
+    fn a_job_with_a_grid_finds_it_and_then_waits_for_little() {
+        let mut job = TrainingJob::new(IterationSpec { flows: 0, ..SPEC });
+        job.set_grid(Some(StartGrid { origin: 30, period: 110, most_wait: 15 }));
+        // A whole turn for the first iteration, a few units for the next, none for one that is late.
+        for (wake, begins) in [(40, 140), (240, 250), (365, 365), (465, 470)] {
+            let running = job.iteration_starts().last().copied();
+            running.iter().for_each(|begun| drop(job.handle_wake(begun + 40)));
+            job.handle_wake(wake);
+            assert_eq!(job.iteration_starts().last(), Some(&begins), "{wake}");
+        }
+        job.set_grid(None);
+        job.handle_wake(510);
+        job.handle_wake(570);
+        assert_eq!(job.iteration_starts().last(), Some(&570));
     }
 
     #[test]

@@ -128,6 +128,7 @@ mod tests {
             flop_per_iteration: 1.0,
             compute_seconds: 1.0,
             overlap_from: 1.0,
+            can_wait: false,
             measured: MeasuredSlowdown::default(),
             flows: Vec::new(),
         }

@@ -17,7 +17,7 @@ use topology::{Fabric, FabricNode, Link, LinkId, PipelineKind, Switch, SwitchId}
 
 use crate::cluster::{HostCluster, HostCongestionCounts, HostErrorCounts, LostConnection};
 use crate::host_settings::{host_settings, queue_limits};
-use crate::job::TrainingJob;
+use crate::job::{StartGrid, TrainingJob};
 use crate::options::{HostTransport, TestbedOptions};
 use crate::outcome::{EmulationOutcome, MeasuredIterations};
 use crate::scale::TimeScale;
@@ -171,6 +171,19 @@ impl EmulatedTestbed {
     pub async fn set_job_dscps(&self, dscps: Vec<u8>) -> Result<(), OwnerStopped> {
         self.host_cluster()
             .with_endpoint(move |cluster: &mut HostCluster, _, _| cluster.set_job_dscps(&dscps))
+            .await
+    }
+
+    /// Has the next iterations of job `j` begin on `grids[j]`, or as soon as they can.
+    ///
+    /// # Errors
+    /// The network was stopped.
+    pub async fn set_start_grids(
+        &self,
+        grids: Vec<Option<StartGrid>>,
+    ) -> Result<(), OwnerStopped> {
+        self.host_cluster()
+            .with_endpoint(move |cluster: &mut HostCluster, _, _| cluster.set_start_grids(&grids))
             .await
     }
 

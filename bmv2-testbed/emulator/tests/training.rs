@@ -38,6 +38,7 @@ fn job(id: &str, from: u32, to: u32, bytes: f64) -> Job {
         flop_per_iteration: 1.0,
         compute_seconds: 0.1,
         overlap_from: 0.5,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: vec![Flow {
             src: NicId(from),

@@ -419,6 +419,7 @@ async fn a_protected_server_answers_who_trusts_it() {
         certificate: include_bytes!("p4runtime/tls/switch.pem").to_vec(),
         key: include_bytes!("p4runtime/tls/switch.key.pem").to_vec(),
         client_roots: None,
+        revoked: None,
     };
     let bench =
         GnmiTestServer::start(GnmiOptions { tls: Some(tls), ..GnmiOptions::default() }).await;

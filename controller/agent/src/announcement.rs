@@ -24,6 +24,7 @@ pub fn announce_job(job: &JobDocument) -> proto::JobAnnouncement {
         overlap_from: job.overlap_from,
         pods: job.pods.clone(),
         rank_traffic: job.rank_traffic.iter().map(announce_traffic).collect(),
+        can_wait: job.can_wait,
     }
 }
 

@@ -152,6 +152,7 @@ impl CommunicatorJobs {
             flop,
             compute_seconds: measured.seconds - measured.communication_seconds,
             communication_seconds: measured.communication_seconds,
+            slot_offset_seconds: None,
             bytes: Some(measured.host_bytes * f64::from(traffic.host_count)),
         };
         let finished = std::iter::repeat_n(iteration, complete as usize);

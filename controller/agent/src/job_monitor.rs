@@ -294,11 +294,15 @@ impl JobMonitor {
         window.compute_seconds += iteration.compute_seconds;
         window.communication_seconds += iteration.communication_seconds;
         window.bytes = window.bytes.zip(iteration.bytes).map(|(a, b)| a + b);
+        let offsets = window.slot_offset_seconds.zip(iteration.slot_offset_seconds);
+        window.slot_offset_seconds = offsets.map(|(a, b)| a + b);
         if window.seconds < least && window.iteration_starts.len() < MAX_STARTS {
             *open = Some(window);
             return Ok(None);
         }
         job.reported_at = now;
+        let iterations = window.iteration_starts.len() as f64;
+        window.slot_offset_seconds = window.slot_offset_seconds.map(|sum| sum / iterations);
         Ok(Some(Report::Window(*window)))
     }
 
@@ -309,7 +313,12 @@ impl JobMonitor {
 }
 
 fn empty_window(iteration: &FinishedIteration) -> proto::JobWindow {
-    proto::JobWindow { job: iteration.job.clone(), bytes: Some(0.0), ..proto::JobWindow::default() }
+    proto::JobWindow {
+        job: iteration.job.clone(),
+        bytes: Some(0.0),
+        slot_offset_seconds: Some(0.0),
+        ..proto::JobWindow::default()
+    }
 }
 
 #[cfg(test)]

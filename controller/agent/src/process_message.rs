@@ -11,11 +11,15 @@
 //! The decision: a job has the form of a jobs document, so that there is one way to write it; and
 //! an iteration has durations but no times, so that clocks are never compared.
 
+use api::telemetry as proto;
 use planner::JobDocument;
 use serde::{Deserialize, Serialize};
 
 /// Maximum bytes of a line: enough for an announcement of some thousand flows.
 pub const MAX_LINE: usize = 256 * 1024;
+
+/// The longest period of a slot, seconds.
+const MAX_PERIOD: f64 = 1e6;
 
 /// Ranks of a communicator at most.
 const MAX_RANKS: u32 = 1 << 20;
@@ -127,10 +131,43 @@ pub struct FinishedIteration {
     /// Bytes sent by all its flows together; as announced if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
+    /// How long after its slot it began to send, seconds; below zero before it. Left out by a job
+    /// without a slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_offset_seconds: Option<f64>,
+}
+
+/// When a job is to begin to send in each iteration, by the clock of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StartSlot {
+    /// Between two begins, seconds; 0 if the job need not wait any more.
+    pub period_seconds: f64,
+    /// From a multiple of the period, of Unix time, seconds.
+    pub first_send_seconds: f64,
+    /// The longest wait in an iteration once the slot is found, seconds.
+    pub most_wait_seconds: f64,
+}
+
+impl StartSlot {
+    /// Whether there is something to wait for, and by numbers that make sense.
+    pub fn is_given(&self) -> bool {
+        let Self { period_seconds, first_send_seconds, most_wait_seconds } = *self;
+        let is_period = period_seconds > 0.0 && period_seconds <= MAX_PERIOD;
+        is_period
+            && first_send_seconds.is_finite()
+            && (0.0..=MAX_PERIOD).contains(&most_wait_seconds)
+    }
+}
+
+impl From<proto::StartSlot> for StartSlot {
+    fn from(slot: proto::StartSlot) -> Self {
+        let proto::StartSlot { period_seconds, first_send_seconds, most_wait_seconds } = slot;
+        Self { period_seconds, first_send_seconds, most_wait_seconds }
+    }
 }
 
 /// A reply of the agent: an error, or feedback from the controller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessReply {
     /// The job; empty for a line that could not be parsed.
     pub job: String,
@@ -138,6 +175,9 @@ pub struct ProcessReply {
     pub severity: String,
     /// The explanation in one sentence.
     pub text: String,
+    /// When the job is to begin to send, if that has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<StartSlot>,
 }
 
 /// Parses a line and checks its numbers.
@@ -188,6 +228,9 @@ impl FinishedIteration {
         match wrong {
             Some((field, value)) => {
                 Err(format!("iteration.{field}: {value} is not a finite number >= 0"))
+            }
+            None if self.slot_offset_seconds.is_some_and(|offset| !offset.is_finite()) => {
+                Err("iteration.slot_offset_seconds: must be finite".to_owned())
             }
             None if self.seconds == 0.0 => Err("iteration.seconds: must be above 0".to_owned()),
             None => Ok(()),

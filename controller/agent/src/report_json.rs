@@ -37,6 +37,7 @@ fn announcement_to_json(announcement: &proto::JobAnnouncement) -> Value {
         ("flop_per_iteration", json!(announcement.flop_per_iteration)),
         ("compute_seconds", json!(announcement.compute_seconds)),
         ("overlap_from", json!(announcement.overlap_from)),
+        ("can_wait", if announcement.can_wait { json!(true) } else { Value::Null }),
         ("pods", json!(announcement.pods)),
         ("rank_traffic", announcement.rank_traffic.iter().map(traffic_to_json).collect()),
     ])
@@ -71,6 +72,7 @@ fn window_to_json(window: &proto::JobWindow) -> Value {
         ("communication_seconds", json!(window.communication_seconds)),
         ("flow_bytes", json!(window.flow_bytes)),
         ("bytes", json!(window.bytes)),
+        ("slot_offset_seconds", json!(window.slot_offset_seconds)),
     ])
 }
 

@@ -25,7 +25,7 @@ use crate::job_monitor::{JobMonitor, JobOwner};
 use crate::job_spool::{FileProblem, JobSpool, SpooledJobs};
 use crate::kernel_dscp::DscpSetter;
 use crate::nic_counters::NicCounters;
-use crate::process_message::{ProcessMessage, ProcessReply};
+use crate::process_message::{ProcessMessage, ProcessReply, StartSlot};
 use crate::queue_pair_reporter::{ProcessJobs, QueuePairReader, QueuePairReporter};
 use crate::report_limits::ReportLimits;
 use crate::report_stream::{ControllerTarget, ReportStream, ReportStreamEvent};
@@ -320,7 +320,7 @@ impl HostAgent {
 
     fn send_error(&self, process: u64, job: String, error: &dyn std::error::Error) {
         let (severity, text) = ("error".to_owned(), error.to_string());
-        self.send_reply(process, ProcessReply { job, severity, text });
+        self.send_reply(process, ProcessReply { job, severity, text, slot: None });
     }
 
     fn handle_stream_event(&mut self, event: ReportStreamEvent) {
@@ -335,7 +335,7 @@ impl HostAgent {
             }
             ReportStreamEvent::Feedback(feedback) => feedback,
         };
-        let proto::ReportFeedback { job, severity, text, levels } = feedback;
+        let proto::ReportFeedback { job, severity, text, levels, slot } = feedback;
         if let Some(levels) = levels {
             self.levels.iter_mut().for_each(|keeper| keeper.want_levels(levels.clone()));
             return self.report_status();
@@ -354,7 +354,8 @@ impl HostAgent {
             }
         }
         if let Some(JobOwner::Process(process)) = self.monitor.owner(&job) {
-            self.send_reply(process, ProcessReply { job, severity, text });
+            let slot = slot.map(StartSlot::from);
+            self.send_reply(process, ProcessReply { job, severity, text, slot });
         }
     }
 

@@ -149,11 +149,12 @@ fn parse_error_reply(text: &str) -> ProcessReply {
         job: String::new(),
         severity: "error".to_owned(),
         text: format!("invalid message: {text}"),
+        slot: None,
     }
 }
 
 fn reply_line(reply: &ProcessReply) -> String {
-    serde_json::to_string(reply).expect("three texts are JSON")
+    serde_json::to_string(reply).expect("texts and numbers are JSON")
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ fn reports() -> [JobReport; 3] {
         hosts: vec!["h2".to_owned(), "h1".to_owned()],
         gpu_indices: [("h2".to_owned(), GpuIndices { indices: vec![0, 2, 4, 6] })].into(),
         rank_traffic: vec![RankTraffic { src: 0, dst: 11, bytes: 1e9 }],
+        can_wait: true,
     };
     let window = JobWindow {
         job: "bert".to_owned(),
@@ -66,6 +67,7 @@ fn reports() -> [JobReport; 3] {
         communication_seconds: 0.125,
         flow_bytes: vec![1e9, 2e9],
         bytes: Some(3e9),
+        slot_offset_seconds: Some(-0.01),
     };
     let end = JobEnd { job: "bert".to_owned() };
     [Report::Announcement(announcement), Report::Window(window), Report::End(end)]

@@ -457,6 +457,7 @@ fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
         flop_per_iteration: Some(job.flop_per_iteration),
         compute_seconds: Some(job.compute_seconds),
         overlap_from: Some(job.overlap_from),
+        can_wait: job.can_wait,
         recent_slowdown: Some(job.measured.over_alone),
         slowdown_over_forecast: Some(job.measured.over_forecast),
         flows: Some(flows.collect()),

@@ -31,6 +31,7 @@ mod refused_reports;
 mod reported_jobs;
 mod reporter_identity;
 mod slowdown;
+mod start_slots;
 pub(crate) mod task;
 
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub use self::plausibility::ImplausibleWindow;
 pub use self::profile::ReportedProfile;
 pub use self::reported_jobs::{ReportFeedback, ReportedJobRegistry};
 pub use self::reporter_identity::{ReporterIdentity, ReporterScope};
+use self::start_slots::SlotChange;
 use crate::learning::HostQueuePairs;
 
 /// One stream of reports, by a number that is given once.
@@ -91,6 +93,8 @@ pub(crate) enum ReporterReply {
     Feedback(ReportFeedback),
     /// The levels of its host.
     Levels(Arc<HostLevels>),
+    /// The slot of a job of its, or none any more.
+    Slot(SlotChange),
 }
 
 /// What a reporter says of a job.
@@ -123,6 +127,8 @@ pub struct ReportWindow {
     pub flow_bytes: Vec<f64>,
     /// Bytes sent by all of them together, where they are not known by flow.
     pub bytes: Option<f64>,
+    /// How long after its slot it began to send, in the mean.
+    pub slot_offset_seconds: Option<f64>,
 }
 
 impl ReportWindow {

@@ -120,6 +120,7 @@ mod tests {
             flop_per_iteration: 1e15,
             compute_seconds: 1.0,
             overlap_from: 1.0,
+            can_wait: false,
             measured: MeasuredSlowdown::default(),
             flows: vec![Flow {
                 src: NicId::from(src),

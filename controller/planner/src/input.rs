@@ -168,6 +168,8 @@ pub struct Job {
     pub compute_seconds: f64,
     /// `o_j` in 0..=1: fraction of the computation after which communication may begin.
     pub overlap_from: f64,
+    /// Whether it begins its iterations when it is asked to.
+    pub can_wait: bool,
     /// How much slower than expected it ran lately.
     pub measured: MeasuredSlowdown,
     /// Flows of every iteration.

@@ -44,7 +44,7 @@ pub(crate) fn digest_fabric(fabric: &Fabric) -> u64 {
 /// The digest of a job; kept with its routes, since it is needed at every event.
 pub(crate) fn digest_job(job: &Job) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&job.id, &job.tenant, &job.gpus).hash(&mut hasher);
+    (&job.id, &job.tenant, &job.gpus, job.can_wait).hash(&mut hasher);
     let MeasuredSlowdown { over_alone, over_forecast } = job.measured;
     let profile = [job.flop_per_iteration, job.compute_seconds, job.overlap_from];
     let numbers = profile.into_iter().chain([over_alone, over_forecast]);

@@ -60,6 +60,10 @@ pub struct JobDocument {
     /// Fraction of the computation after which communication may begin, 0..=1; 1 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_from: Option<f64>,
+    /// Whether it waits before an iteration when it is asked to, so that jobs of nearly equal periods
+    /// take turns on a link.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub can_wait: bool,
     /// How much slower than alone it ran lately, 0 = not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recent_slowdown: Option<f64>,
@@ -260,6 +264,7 @@ impl JobFields<'_> {
             flop_per_iteration: self.require_number("flop_per_iteration", flop, MAX_FLOP)?,
             compute_seconds: self.require_number("compute_seconds", compute, MAX_SECONDS)?,
             overlap_from: self.check_range("overlap_from", overlap.unwrap_or(1.0), 1.0)?,
+            can_wait: document.can_wait,
             measured,
             gpus,
             flows: Vec::new(),

@@ -211,9 +211,6 @@ pub struct Policy {
     /// Cost of searches and climbs for a plan, in events of the fluid model; 0 is the phases of the
     /// paper alone, nothing compared.
     pub search_events: u64,
-    /// Whether jobs can be asked to begin their iterations at an instant of the planner's choice. No
-    /// document says so: it is true where the jobs are simulated.
-    pub start_shifts: bool,
     /// How hosts share links.
     pub transport: TransportModel,
     /// When the connections of jobs give up.
@@ -244,7 +241,6 @@ impl Default for Policy {
             max_pins_per_switch: 16_000,
             max_correction: 64.0,
             search_events: 400_000,
-            start_shifts: false,
             transport: TransportModel::MaxMin,
             connection: ConnectionTimeout::default(),
             service_bound_seconds: None,

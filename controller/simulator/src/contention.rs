@@ -241,6 +241,7 @@ mod tests {
             flop_per_iteration: 1e14 * compute_seconds * (2 * nics.len() * hosts.len()) as f64,
             compute_seconds,
             overlap_from: 0.5,
+            can_wait: false,
             measured: MeasuredSlowdown::default(),
             flows: flows.collect(),
         }

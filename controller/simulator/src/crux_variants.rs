@@ -4,7 +4,7 @@
 //! Every variant only calls the planner. Without compression the level of a job is its rank, one
 //! level per job. Without path selection the later phases get ECMP's paths.
 
-use planner::{Plan, PlanInput, PlannedJob, Policy, RoutedInput, StartShift};
+use planner::{Job, Plan, PlanInput, PlannedJob, Policy, RoutedInput, StartShift};
 use topology::{LinkId, LinkPath};
 
 use crate::baselines::ecmp;
@@ -68,11 +68,15 @@ fn plan_schedule(
     read: fn(&PlanInput, &Plan) -> Schedule,
 ) -> Schedule {
     let previous = previous.and_then(|schedule| schedule.plan.as_ref());
-    // Simulated jobs wait when they are asked to, as those of CASSINI do.
-    let policy = Policy { start_shifts: true, ..policy.clone() };
-    let (plan, report) = planner::plan(input, &policy, previous);
+    let (plan, report) = planner::plan(&all_waiting(input), policy, previous);
     let read = read(input, &plan);
     Schedule { findings: report.findings, plan: Some(plan), ..read }
+}
+
+/// The input with jobs that wait when they are asked to, as those of CASSINI do.
+pub(crate) fn all_waiting(input: &PlanInput) -> PlanInput {
+    let jobs = input.jobs.iter().map(|job| Job { can_wait: true, ..job.clone() });
+    PlanInput { fabric: input.fabric.clone(), jobs: jobs.collect() }
 }
 
 fn build_schedule(input: &PlanInput, plan: &Plan, level: impl Fn(&PlannedJob) -> u32) -> Schedule {

@@ -62,11 +62,24 @@ def show_reply(reply):
     LOGGER.log(level, "crux: job %s: %s", reply.get("job") or "?", reply.get("text", ""))
 
 
+class Replies:
+    """The latest replies of a channel, and the latest slot of each job."""
+
+    def __init__(self):
+        self.feedback, self.slots = [], {}
+
+    def keep(self, reply):
+        show_reply(reply)
+        if reply.get("slot") is not None:
+            self.slots[reply["job"]] = reply["slot"]
+        self.feedback = self.feedback[1 - KEPT_REPLIES :] + [reply]
+
+
 class AgentChannel:
     """Sends each message as a line of JSON, and shows the replies."""
 
     def __init__(self, path):
-        self.feedback = []
+        self.replies = Replies()
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(TIMEOUT)
         try:
@@ -95,11 +108,9 @@ class AgentChannel:
 
     def keep(self, line):
         try:
-            reply = json.loads(line)
-            show_reply(reply)
-        except (ValueError, AttributeError):
+            self.replies.keep(json.loads(line))
+        except (ValueError, AttributeError, KeyError):
             return
-        self.feedback = self.feedback[1 - KEPT_REPLIES :] + [reply]
 
     def send(self, message):
         self.socket.sendall(json.dumps(message).encode() + b"\n")
@@ -123,7 +134,7 @@ class ControllerChannel:
         call = self.channel.stream_stream(
             METHOD, request_serializer=lambda report: report, response_deserializer=wire.decode_feedback
         )
-        self.feedback = []
+        self.replies = Replies()
         metadata = [("crux-lease", LEASE)]
         if token := read_token(address):
             metadata.append(("authorization", f"Bearer {token}"))
@@ -135,8 +146,7 @@ class ControllerChannel:
         """Shows replies and keeps the latest until the stream ends."""
         try:
             for feedback in self.call:
-                show_reply(feedback)
-                self.feedback = self.feedback[1 - KEPT_REPLIES :] + [feedback]
+                self.replies.keep(feedback)
         except Exception:
             pass
 

@@ -31,14 +31,15 @@ class Reporter:
     def job(self, id, gpus, **known):
         """Announces a job: GPUs by host in the order of ranks, and any other fields of a jobs
         document (tenant, model, gpu_indices, one of flows, collective and rank_traffic, profile,
-        flop_per_iteration, compute_seconds, overlap_from)."""
+        flop_per_iteration, compute_seconds, overlap_from, can_wait)."""
         job = {"id": id, "gpus": dict(gpus), **known}
         self._jobs.add(id)
         self._enqueue({"job": job})
 
     def iteration(self, job, seconds, flop=0.0, compute_seconds=0.0, communication_seconds=0.0,
-                  bytes=None):
-        """Reports an iteration that has just ended. bytes: sum over all flows of the job."""
+                  bytes=None, slot_offset_seconds=None):
+        """Reports an iteration that has just ended. bytes: sum over all flows of the job.
+        slot_offset_seconds: how long after its slot it began to send, if it has one."""
         message = {
             "job": job,
             "seconds": seconds,
@@ -48,6 +49,8 @@ class Reporter:
         }
         if bytes is not None:
             message["bytes"] = bytes
+        if slot_offset_seconds is not None:
+            message["slot_offset_seconds"] = slot_offset_seconds
         self._enqueue({"iteration": message})
 
     def end(self, job):
@@ -59,7 +62,13 @@ class Reporter:
         """What the controller or the agent has replied, the latest 64: job, severity, text. Each
         reply is also logged (logger crux_telemetry) when it arrives."""
         channel = self._channel
-        return list(channel.feedback) if channel is not None else []
+        return list(channel.replies.feedback) if channel is not None else []
+
+    def slot(self, job):
+        """When a job that was announced with can_wait is to begin to send, as the controller last
+        said: a dictionary for start_slot.SlotKeeper; None if it need not wait."""
+        channel = self._channel
+        return channel.replies.slots.get(job) if channel is not None else None
 
     def close(self, timeout=2.0):
         """Ends all jobs, sends what is queued, and stops the thread."""

@@ -15,6 +15,7 @@ import time
 from .process_groups import GroupCounter, buffer_bytes, group_ranks, job_traffic
 from .rank_traffic import rank_traffic
 from .reporter import Reporter
+from .start_slot import SlotKeeper
 
 # Counts from import on, because frameworks keep references to the functions that they import.
 COUNTER = GroupCounter()
@@ -37,7 +38,9 @@ def watch(model, optimizer, job, gpus, to=None, flop_per_iteration=None, reporte
 
     job, gpus: the job's name, and its GPUs by host of the fabric document. to: path of an agent's
     socket, or HOST:PORT of a controller. flop_per_iteration: of the whole job; counted if not
-    given. known: whatever else a jobs document may say, such as tenant or model.
+    given. known: whatever else a jobs document may say, such as tenant or model. With can_wait=True
+    the job waits before the first reduction of an iteration where the controller asks it to, so that
+    it takes turns with jobs of nearly the same period: once at most an iteration, then a few percent.
     """
     count_process_groups()
     rank, ranks = rank_and_size()
@@ -47,6 +50,8 @@ def watch(model, optimizer, job, gpus, to=None, flop_per_iteration=None, reporte
         per_host = ranks_per_host(ranks, gpus)
         reporter = reporter or Reporter(to)
         watch.on_iteration = IterationReporter(reporter, job, gpus, known, (ranks, per_host))
+        if known.get("can_wait"):
+            watch.next_slot = lambda: reporter.slot(job)
         atexit.register(watch.close)
     return watch
 
@@ -108,6 +113,9 @@ class Watch:
         self.communication_seconds = 0.0
         # Reductions that have started and not finished.
         self.pending_reductions = 0
+        # What says when to begin to send; only rank 0 waits, as the others wait for it.
+        self.next_slot, self.keeper = None, SlotKeeper()
+        self.has_sent, self.waited, self.slot_offset = False, 0.0, None
         self.hooks = [model.register_forward_pre_hook(self.before_forward)]
         self.hooks.append(model.register_forward_hook(self.after_forward))
         self.counter = None
@@ -139,6 +147,9 @@ class Watch:
         """Times the default all-reduce of DistributedDataParallel."""
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
+        if not self.has_sent:
+            self.has_sent = True
+            self.wait_for_slot()
         # The last gradients are ready when the backward pass ends.
         self.ready = time.monotonic()
         if self.pending_reductions == 0:
@@ -151,6 +162,11 @@ class Watch:
         with COUNTER.suspended():
             future = default_hooks.allreduce_hook(None, bucket)
         return future.then(self.reduced)
+
+    def wait_for_slot(self):
+        kept = self.keeper.wait(self.next_slot()) if self.next_slot is not None else None
+        if kept is not None:
+            self.waited, self.slot_offset = kept
 
     def reduced(self, future):
         self.pending_reductions -= 1
@@ -168,12 +184,15 @@ class Watch:
         iteration = {
             "seconds": seconds,
             "flop": self.flop or 0.0,
-            "compute_seconds": min((self.ready or now) - self.began, seconds),
+            "compute_seconds": min((self.ready or now) - self.began, seconds) - self.waited,
             "communication_seconds": communicated,
         }
+        if self.slot_offset is not None:
+            iteration["slot_offset_seconds"] = self.slot_offset
         if self.on_iteration is not None:
             self.on_iteration(iteration, COUNTER.take())
         self.began, self.ready, self.communication_seconds = now, None, 0.0
+        self.has_sent, self.waited, self.slot_offset = False, 0.0, None
 
     def close(self):
         """Reports the end of the job and removes the hooks from the model."""

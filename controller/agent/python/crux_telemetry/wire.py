@@ -67,6 +67,8 @@ def announcement(job):
     for sent in job.get("rank_traffic") or []:
         pair = integer(1, sent["src"]) + integer(2, sent["dst"]) + double(3, sent["bytes"])
         encoded += chunk(14, pair)
+    if job.get("can_wait"):
+        encoded += integer(15, 1)
     return encoded
 
 
@@ -97,22 +99,42 @@ def window(iteration):
     encoded += double(6, iteration.get("communication_seconds", 0.0))
     if iteration.get("bytes") is not None:
         encoded += double(8, iteration["bytes"])
+    if iteration.get("slot_offset_seconds") is not None:
+        encoded += double(9, iteration["slot_offset_seconds"])
     return encoded
 
 
 def decode_feedback(encoded):
-    """A ReportFeedback as a dictionary: job, severity, text."""
+    """A ReportFeedback as a dictionary: job, severity, text, and slot if it has one."""
     names = {1: "job", 2: "severity", 3: "text"}
     feedback, at = dict.fromkeys(names.values(), ""), 0
     while at < len(encoded):
         key, at = read_varint(encoded, at)
         length, at = read_varint(encoded, at)
         if key & 7 != 2:
-            raise ValueError("ReportFeedback has only string fields")
+            raise ValueError("ReportFeedback has only texts and messages")
+        content = encoded[at : at + length]
         if key >> 3 in names:
-            feedback[names[key >> 3]] = encoded[at : at + length].decode()
+            feedback[names[key >> 3]] = content.decode()
+        elif key >> 3 == 5:
+            feedback["slot"] = decode_slot(content)
         at += length
     return feedback
+
+
+def decode_slot(encoded):
+    """A StartSlot as a dictionary."""
+    names = {1: "period_seconds", 2: "first_send_seconds", 3: "most_wait_seconds"}
+    slot, at = dict.fromkeys(names.values(), 0.0), 0
+    while at < len(encoded):
+        key, at = read_varint(encoded, at)
+        if key & 7 != 1:
+            raise ValueError("StartSlot has only numbers")
+        (number,) = struct.unpack_from("<d", encoded, at)
+        if key >> 3 in names:
+            slot[names[key >> 3]] = number
+        at += 8
+    return slot
 
 
 def read_varint(encoded, at):

@@ -33,6 +33,7 @@ fn iteration(name: &str, seconds: f64) -> ProcessMessage {
         compute_seconds: 0.5 * seconds,
         communication_seconds: 0.75 * seconds,
         bytes: Some(8e9),
+        slot_offset_seconds: None,
     })
 }
 

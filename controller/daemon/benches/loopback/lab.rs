@@ -148,6 +148,7 @@ pub(crate) fn job(
         flop_per_iteration: 1e14 * f64::from(number + 1),
         compute_seconds: 0.5,
         overlap_from: 0.5,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: flows.collect(),
     }

@@ -63,6 +63,7 @@ impl ConnectionSecurity {
             certificate: private_copy("switch.pem")?,
             key: private_copy("switch.key.pem")?,
             client_roots: None,
+            revoked: None,
         });
         raw.northbound.tokens = vec![RawToken {
             name: "reporters".to_owned(),

@@ -161,6 +161,7 @@ pub(crate) fn window(number: u32, flop: f64) -> Report {
         communication_seconds: 0.5,
         flow_bytes: vec![5e8; 4],
         bytes: None,
+        slot_offset_seconds: None,
     })
 }
 

@@ -257,8 +257,24 @@ impl From<ReporterReply> for proto::ReportFeedback {
                 job: feedback.job,
                 severity: feedback.finding.severity.to_string(),
                 text: feedback.finding.text,
-                levels: None,
+                ..Self::default()
             },
+            ReporterReply::Slot(change) => {
+                let finding = change.finding();
+                let slot =
+                    change.slot.map_or_else(proto::StartSlot::default, |slot| proto::StartSlot {
+                        period_seconds: slot.period_seconds,
+                        first_send_seconds: slot.first_send_seconds,
+                        most_wait_seconds: slot.most_wait_seconds,
+                    });
+                Self {
+                    job: change.job.to_string(),
+                    severity: finding.severity.to_string(),
+                    text: finding.text,
+                    slot: Some(slot),
+                    ..Self::default()
+                }
+            }
             ReporterReply::Levels(levels) => {
                 Self { levels: Some(levels.as_ref().into()), ..Self::default() }
             }

@@ -30,6 +30,7 @@ fn job(name: &str, dst: usize) -> Job {
         flop_per_iteration: 1e15,
         compute_seconds: 1.0,
         overlap_from: 1.0,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: vec![flow],
     }

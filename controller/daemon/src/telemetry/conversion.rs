@@ -130,6 +130,7 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
         flop_per_iteration: announcement.flop_per_iteration,
         compute_seconds: announcement.compute_seconds,
         overlap_from: announcement.overlap_from,
+        can_wait: announcement.can_wait,
         recent_slowdown: None,
         slowdown_over_forecast: None,
         profile: announcement.profile,
@@ -189,6 +190,7 @@ fn decode_window(window: proto::JobWindow) -> Result<ReportWindow, InvalidReport
         communication_seconds: window.communication_seconds,
         flow_bytes: window.flow_bytes,
         bytes: window.bytes,
+        slot_offset_seconds: window.slot_offset_seconds,
     })
 }
 

@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner::{Flow, FlowDocument, Job, JobDocument, JobId, Plan, PlanReport};
+use planner::{Flow, FlowDocument, Job, JobDocument, JobId, Plan, PlanReport, StartShift};
 use tokio::time::Instant;
 use topology::{Fabric, Finding, NicId, Severity};
 
@@ -27,6 +27,7 @@ use super::plausibility;
 use super::profile::{ReportedProfile, UNKNOWN_FLOP, UNKNOWN_SECONDS, profile_differs};
 use super::reporter_identity::ReportOwner;
 use super::slowdown::SlowdownEstimate;
+use super::start_slots::{SlotChange, SlotKeeping, StartSlot, missed_finding};
 use super::{JobReport, ReportWindow, ReporterId, ReporterIdentity, job_finding};
 use crate::config::TelemetryConfig;
 use crate::state::ReportedJobs;
@@ -58,6 +59,8 @@ pub struct ReportedJobRegistry {
     /// Who has the open streams.
     streams: BTreeMap<ReporterId, ReporterIdentity>,
     names: NameClaims,
+    /// The start shifts of the plan in force.
+    shifts: BTreeMap<JobId, StartShift>,
     /// Jobs announced so far, to know which came first.
     announced: u64,
     has_changed: bool,
@@ -94,6 +97,7 @@ struct ReportedJob {
     unbelieved: (u32, String),
     measurement: IterationMeasurement,
     slowdown: SlowdownEstimate,
+    slot: SlotKeeping,
     /// The latest feedback; repetitions are not logged, so that no reporter can fill the log.
     last_feedback: Option<Finding>,
 }
@@ -117,6 +121,7 @@ impl ReportedJobRegistry {
             jobs: BTreeMap::new(),
             streams: BTreeMap::new(),
             names: NameClaims::default(),
+            shifts: BTreeMap::new(),
             announced: 0,
             has_changed: false,
         }
@@ -265,6 +270,21 @@ impl ReportedJobRegistry {
             let expected = ExpectedIteration::of_plan(plan, report, &entry.job);
             entry.measurement.follow_plan(expected, now);
         }
+        let shifts = plan.jobs.iter().filter_map(|job| Some((job.id.clone(), job.start_shift?)));
+        self.shifts = shifts.collect();
+    }
+
+    /// The slots that are others since the last call, for the reporters of their jobs.
+    pub(crate) fn take_slot_changes(&mut self, now: Instant) -> Vec<SlotChange> {
+        let changes = self.jobs.values_mut().filter_map(|entry| {
+            let to = entry.owner.stream?;
+            let shift = self.shifts.get(&entry.job.id).filter(|_| entry.job.can_wait);
+            let send_after = entry.job.overlap_from * entry.job.compute_seconds;
+            let slot = shift.map(|shift| StartSlot::new(*shift, send_after));
+            let is_new = entry.slot.set_slot(slot, now);
+            is_new.then(|| SlotChange { to, job: entry.job.id.clone(), slot })
+        });
+        changes.collect()
     }
 
     /// What known jobs report of their iterations, beside what was expected of them.
@@ -439,6 +459,11 @@ impl ReportedJobRegistry {
         }
         entry.unbelieved.0 = 0;
         self.has_changed |= was_distrusted;
+        if entry.job.can_wait && entry.slot.is_missed(&window, now) {
+            entry.job.can_wait = false;
+            self.has_changed = true;
+            return Err(missed_finding(name));
+        }
         entry.profile.add_window(&window);
         entry.measurement.add_window(&window, now);
         if entry.stage == ProfilingStage::Waiting
@@ -527,6 +552,7 @@ impl ReportedJob {
             unbelieved: (0, String::new()),
             measurement: IterationMeasurement::default(),
             slowdown: SlowdownEstimate::default(),
+            slot: SlotKeeping::default(),
             last_feedback: None,
         }
     }

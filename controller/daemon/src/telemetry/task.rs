@@ -154,6 +154,7 @@ impl TelemetryTask {
                     self.publish_host_findings();
                     self.publish_refusals();
                     self.send_levels();
+                    self.send_slots();
                     self.compare_measurements();
                 }
                 changed = wait_for_change(&mut permit) => {
@@ -263,6 +264,13 @@ impl TelemetryTask {
             if let Some(reporter) = reporters.get(&levels.host) {
                 self.send_reply(*reporter, ReporterReply::Levels(levels));
             }
+        }
+    }
+
+    /// Sends jobs that wait their slots, where these are new.
+    fn send_slots(&mut self) {
+        for change in self.registry.take_slot_changes(Instant::now()) {
+            self.send_reply(change.to, ReporterReply::Slot(change));
         }
     }
 

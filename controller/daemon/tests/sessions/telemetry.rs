@@ -52,6 +52,17 @@ impl ReportStream {
         self.find_feedback(|text| !text.contains(" flows: ")).await
     }
 
+    /// The next slot, and the job that it is of.
+    async fn next_slot(&mut self) -> (String, proto::StartSlot) {
+        loop {
+            let feedback = tokio::time::timeout(DEADLINE, self.feedback.message());
+            let feedback = feedback.await.unwrap().unwrap().unwrap();
+            if let Some(slot) = feedback.slot {
+                return (feedback.job, slot);
+            }
+        }
+    }
+
     async fn find_feedback(&mut self, what: impl Fn(&str) -> bool) -> String {
         loop {
             let feedback = tokio::time::timeout(DEADLINE, self.feedback.message());
@@ -96,6 +107,7 @@ pub(crate) fn window(job: &str, flop: f64) -> Report {
         communication_seconds: 0.5,
         flow_bytes: vec![5e9],
         bytes: None,
+        slot_offset_seconds: None,
     })
 }
 
@@ -491,6 +503,7 @@ fn busy_window(job: &str, flop: f64, iteration_seconds: f64) -> Report {
         communication_seconds: seconds - 0.0125,
         flow_bytes: vec![0.5e9],
         bytes: None,
+        slot_offset_seconds: None,
     })
 }
 
@@ -585,6 +598,54 @@ async fn jobs_that_an_agent_leaves_out_are_a_finding_until_there_is_room() {
     await_findings(&server, |found| !found.contains("host h1")).await;
     stop.cancel();
     agent.await.unwrap();
+    server.shutdown().await;
+    controller.shutdown().await;
+}
+
+/// Two jobs from two hosts to one, which need its link 102 % of their common period.
+fn slotted(src: &str, port: u32, can_wait: bool) -> Report {
+    Report::Announcement(proto::JobAnnouncement {
+        job: format!("job-{src}"),
+        gpus: [(src.to_owned(), 8), ("h3".to_owned(), 4)].into(),
+        flows: vec![proto::JobFlow {
+            src: src.to_owned(),
+            dst: "h3".to_owned(),
+            udp_src_port: Some(port),
+            bytes: 0.51 * 200e9 / 8.0,
+            ..proto::JobFlow::default()
+        }],
+        flop_per_iteration: Some(1e15),
+        compute_seconds: Some(0.49),
+        can_wait,
+        ..proto::JobAnnouncement::default()
+    })
+}
+
+/// Jobs that can wait are asked to take turns, also after a reconnect, and one that cannot ends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_can_wait_are_given_slots_that_do_not_meet() {
+    let lab = Lab::new().await;
+    let controller = lab.control(|_| {}).await;
+    let server = served(&controller).await;
+    let mut line = ReportStream::open(&server).await;
+    for (src, port) in [("h1", 50_000), ("h2", 50_001)] {
+        line.send(slotted(src, port, true)).await;
+    }
+    let (a, b) = (line.next_slot().await, line.next_slot().await);
+    assert_ne!(a.0, b.0);
+    let ((_, a), (_, b)) = (a, b);
+    assert_eq!(a.period_seconds, b.period_seconds);
+    assert!(a.period_seconds > 1.01 && a.period_seconds < 1.06, "{a:?}");
+    let apart = (a.first_send_seconds - b.first_send_seconds).rem_euclid(a.period_seconds);
+    assert!((apart / a.period_seconds - 0.5).abs() < 0.02, "{a:?} {b:?}");
+    assert!(a.most_wait_seconds > 0.0 && a.most_wait_seconds < 0.1 * a.period_seconds, "{a:?}");
+
+    // Announced again, it has forgotten its slot; one that cannot wait any more leaves both free.
+    line.send(slotted("h1", 50_000, true)).await;
+    assert_eq!(line.next_slot().await, ("job-h1".to_owned(), a));
+    line.send(slotted("h2", 50_001, false)).await;
+    let (job, none) = line.next_slot().await;
+    assert_eq!((job.as_str(), none.period_seconds), ("job-h1", 0.0));
     server.shutdown().await;
     controller.shutdown().await;
 }

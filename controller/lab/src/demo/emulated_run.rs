@@ -11,6 +11,7 @@ use controller::pipeline::SwitchPipeline;
 use controller::pipelines::pipeline_at;
 use controller::southbound::DesiredTables;
 use controller::{Config, Controller, ControllerHandle, PlanRollout, State, StateEvent};
+use emulator::job::StartGrid;
 use emulator::{
     EmulatedTestbed, EmulationOutcome, HostErrorCounts, HostTransport, TestbedOptions, TimeScale,
 };
@@ -257,7 +258,25 @@ impl<'a> ServedTestbed<'a> {
         let verified = controller.await_verified(receipt.generation, VERIFY_DEADLINE).await;
         let quick = verified.map_err(CommandError::failed)?.total_duration();
         self.await_compared_plan(controller).await?;
+        if let Some(rollout) = controller.current_rollout() {
+            self.set_start_grids(&rollout.plan).await?;
+        }
         Ok(quick)
+    }
+
+    /// Has jobs that wait begin their iterations when the plan asks them to, as
+    /// `crux_telemetry.torch` does.
+    async fn set_start_grids(&self, plan: &Plan) -> Result<(), CommandError> {
+        let scale = |seconds: f64| self.scale.shrink_seconds(seconds);
+        let grids = self.scenario.jobs.iter().map(|job| {
+            let shift = plan.job(&job.id)?.1.start_shift?;
+            Some(StartGrid {
+                origin: scale(shift.seconds),
+                period: scale(shift.period_seconds),
+                most_wait: scale(shift.most_wait_seconds),
+            })
+        });
+        self.testbed.set_start_grids(grids.collect()).await.map_err(CommandError::failed)
     }
 
     /// Has the hosts give their packets the DSCP of their job, as `crux agent --set-dscp` does:

@@ -333,6 +333,7 @@ fn build_job(
         flop_per_iteration: profile.flop_per_gpu * count,
         compute_seconds: profile.compute_seconds,
         overlap_from: profile.overlap_from,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: ring_flows(fabric, placed, &members, volumes.volume_of(placed.model)?, seed),
         gpus,

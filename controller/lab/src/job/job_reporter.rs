@@ -4,7 +4,7 @@
 //! aggregates the reports. The decision: nothing is reported that a process could not have
 //! measured, so a controller profiles these jobs first.
 
-use agent::process_message::{FinishedIteration, ProcessMessage};
+use agent::process_message::{FinishedIteration, ProcessMessage, StartSlot};
 use agent::report_stream::{ControllerTarget, ReportStream, ReportStreamEvent};
 use agent::{JobMonitor, ReportLimits};
 use controller::store::jobs_document;
@@ -29,6 +29,8 @@ pub(super) struct JobReporter {
     watch: JobMonitor,
     uplink: ReportStream,
     jobs: Vec<IterationState>,
+    /// Unix time when the clock of the run was 0.
+    since_unix: f64,
 }
 
 /// A job and the progress of its current iteration.
@@ -42,6 +44,9 @@ struct IterationState {
     sending_since: f64,
     left: usize,
     communication_seconds: f64,
+    slot: Option<StartSlot>,
+    /// How long after its slot it began to send.
+    slot_offset: Option<f64>,
 }
 
 impl JobReporter {
@@ -50,6 +55,7 @@ impl JobReporter {
         contact: &ControllerTarget,
         fabric: &Fabric,
         jobs: &[Job],
+        since_unix: f64,
     ) -> Result<Self, CommandError> {
         let uplink = ReportStream::open(contact)
             .map_err(|error| CommandError::input("--controller", error))?;
@@ -59,19 +65,29 @@ impl JobReporter {
             watch.handle_message(LEAD, message, 0.0).map_err(CommandError::failed)?;
         }
         let jobs = jobs.iter().map(IterationState::new).collect();
-        Ok(Self { watch, uplink, jobs })
+        Ok(Self { watch, uplink, jobs, since_unix })
     }
 
-    /// Receives feedback; announces all jobs again after a reconnect.
-    pub(super) async fn receive_feedback(&mut self) {
+    /// Receives feedback; announces all jobs again after a reconnect. The result is a job that is to
+    /// begin its iterations otherwise, with its slot by the clock of the run.
+    pub(super) async fn receive_feedback(&mut self) -> Option<(usize, Option<StartSlot>)> {
         match self.uplink.next_event().await {
             ReportStreamEvent::Opened => {
                 for report in self.watch.announcements() {
                     self.uplink.send_report(report);
                 }
+                None
             }
             ReportStreamEvent::Feedback(feedback) => {
                 tracing::info!(job = feedback.job, "{}: {}", feedback.severity, feedback.text);
+                let slot = StartSlot::from(feedback.slot?);
+                let job = self.jobs.iter().position(|job| job.id == feedback.job)?;
+                let slot = Some(slot).filter(StartSlot::is_given).map(|slot| StartSlot {
+                    first_send_seconds: slot.first_send_seconds - self.since_unix,
+                    ..slot
+                });
+                self.jobs[job].slot = slot;
+                Some((job, slot))
             }
         }
     }
@@ -80,6 +96,10 @@ impl JobReporter {
     pub(super) fn begin_sending(&mut self, job: usize, now: f64) {
         let reported = &mut self.jobs[job];
         (reported.sending_since, reported.left) = (now, reported.flows);
+        reported.slot_offset = reported.slot.map(|slot| {
+            let late = (now - slot.first_send_seconds).rem_euclid(slot.period_seconds);
+            if late > slot.period_seconds / 2.0 { late - slot.period_seconds } else { late }
+        });
     }
 
     /// Records that a flow of a job has finished.
@@ -104,6 +124,7 @@ impl JobReporter {
             compute_seconds: reported.compute_seconds,
             communication_seconds: reported.communication_seconds,
             bytes: Some(reported.bytes),
+            slot_offset_seconds: reported.slot_offset,
         };
         self.submit_message(ProcessMessage::Iteration(iteration), now);
     }
@@ -143,6 +164,8 @@ impl IterationState {
             sending_since: 0.0,
             left: 0,
             communication_seconds: 0.0,
+            slot: None,
+            slot_offset: None,
         }
     }
 }

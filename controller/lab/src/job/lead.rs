@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use emulator::job::{IterationSpec, TrainingEffect, TrainingJob};
+use agent::process_message::StartSlot;
+use emulator::job::{IterationSpec, StartGrid, TrainingEffect, TrainingJob};
 use emulator::{EmulationOutcome, MeasuredIterations, TimeScale};
 use planner::Job;
 use tokio::sync::mpsc;
@@ -111,8 +112,9 @@ async fn begin_run(
         RunCoordinator::gather_hosts(args, &scenario.fabric, &scenario.jobs, deadline).await?;
     if let Some(at) = &args.controller {
         let contact = agent::program::controller_target(&args.credentials, at)?;
-        lead.reporter =
-            Some(JobReporter::connect_and_announce(&contact, &scenario.fabric, &scenario.jobs)?);
+        let (fabric, jobs) = (&scenario.fabric, &scenario.jobs);
+        let since = unix_seconds(lead.since);
+        lead.reporter = Some(JobReporter::connect_and_announce(&contact, fabric, jobs, since)?);
     }
     for (index, start) in scenario.start_seconds().into_iter().enumerate() {
         lead.timers.insert((duration_nanos(Duration::from_secs_f64(start)), index));
@@ -240,7 +242,12 @@ impl RunCoordinator {
                     self.finish_flow(flow).await?;
                 }
             }
-            () = receive_feedback(&mut self.reporter) => {}
+            changed = receive_feedback(&mut self.reporter) => {
+                if let Some((job, slot)) = changed {
+                    let training = &mut self.trainings[job];
+                    training.set_grid(slot.map(|slot| start_grid(&slot, training.iteration_spec())));
+                }
+            }
             _ = self.ticks.tick(), if self.reporter.is_some() => {
                 let now = self.since.elapsed().as_secs_f64();
                 self.reporter.iter_mut().for_each(|reporter| reporter.advance_time(now));
@@ -332,6 +339,17 @@ fn new_training(job: &Job) -> TrainingJob {
     })
 }
 
+/// When iterations begin, so that communication begins in a slot by the clock of the run.
+fn start_grid(slot: &StartSlot, spec: IterationSpec) -> StartGrid {
+    let seconds = slot.first_send_seconds - nanos_to_seconds(spec.communicate_after_ns);
+    let nanos = |seconds: f64| duration_nanos(Duration::from_secs_f64(seconds));
+    StartGrid {
+        origin: nanos(seconds.rem_euclid(slot.period_seconds)),
+        period: nanos(slot.period_seconds),
+        most_wait: nanos(slot.most_wait_seconds),
+    }
+}
+
 /// Hosts at which a flow begins or ends.
 fn hosts_of(fabric: &Fabric, jobs: &[Job]) -> BTreeSet<String> {
     let flows = jobs.iter().flat_map(|job| &job.flows);
@@ -355,7 +373,9 @@ fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<BTreeMap<String, Vec<u32>>> {
 }
 
 /// Receives feedback of the controller, if there is one.
-async fn receive_feedback(reporter: &mut Option<JobReporter>) {
+async fn receive_feedback(
+    reporter: &mut Option<JobReporter>,
+) -> Option<(usize, Option<StartSlot>)> {
     match reporter {
         Some(reporter) => reporter.receive_feedback().await,
         None => std::future::pending().await,

@@ -33,6 +33,7 @@ pub(crate) fn ring_job(
         flop_per_iteration: 1.5e14 * compute_seconds * 8.0 * hosts.len() as f64,
         compute_seconds,
         overlap_from: 0.5,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: flows.collect(),
     }

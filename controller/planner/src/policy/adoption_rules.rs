@@ -51,6 +51,7 @@ impl AdoptionRule {
             flop_per_iteration: f64::MIN_POSITIVE,
             compute_seconds: 0.0,
             overlap_from: 0.0,
+            can_wait: false,
             measured: MeasuredSlowdown::default(),
             flows: Vec::new(),
         }

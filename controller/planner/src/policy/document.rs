@@ -269,7 +269,6 @@ impl PolicyDocument {
             max_pins_per_switch: self.max_pins_per_switch,
             max_correction: self.max_correction,
             search_events: self.search_events,
-            start_shifts: false,
             transport: self.transport,
             connection: ConnectionTimeout {
                 ib_timeout: self.ib_timeout,

@@ -183,7 +183,7 @@ pub(crate) fn keep_shifts<'r>(
 ) {
     for job in regions.flat_map(|region| &region.jobs) {
         let kept = context.previous.start_shift(*job);
-        decided.shifts[*job] = kept.filter(|_| context.policy.start_shifts);
+        decided.shifts[*job] = kept.filter(|_| context.traffic.jobs[*job].can_wait);
     }
 }
 

@@ -331,6 +331,7 @@ mod tests {
                 flop_per_iteration: 1e15,
                 compute_seconds: 1.0,
                 overlap_from: 1.0,
+                can_wait: false,
                 measured: MeasuredSlowdown::default(),
                 flows: (0..4).map(flow).collect(),
             }

@@ -8,7 +8,8 @@
 //! count at once, so that there are no loops to leave out, levels may go with the shifts, and the
 //! judge has the last word: against the same group without shifts, over the length of a forecast.
 //!
-//! Whether jobs can be asked to wait is the caller's to say (`Policy::start_shifts`).
+//! A group has slots only if all of its jobs wait when they are asked to (`Job::can_wait`): one that
+//! does not has no place on the circle.
 
 use super::choice::{CandidateOutcome, PlanComparison};
 use super::contention_group::ContentionGroup;
@@ -56,15 +57,15 @@ pub(crate) fn shift_starts(
     decided: &mut Decisions,
     comparison: &mut PlanComparison,
 ) {
-    if !context.policy.start_shifts {
-        return;
-    }
     for region in regions {
         let judge = Judge::new(context.traffic, context.policy, &region.jobs);
         let mut is_shifted = false;
         for group in judge.contention_groups(&decided.paths) {
             let jobs: Vec<usize> =
                 group.members.iter().map(|member| region.jobs[*member]).collect();
+            if !jobs.iter().all(|job| context.traffic.jobs[*job].can_wait) {
+                continue;
+            }
             let mut proposals = propose_slots(&group);
             let trial = ShiftTrial { context, judge: &judge, group: &group, jobs: &jobs };
             if !proposals.is_empty() {
@@ -154,17 +155,15 @@ impl ShiftTrial<'_> {
         best.map(|(levels, shifts, _)| (levels, shifts))
     }
 
-    /// Phases without slots: under strict levels, good ones last by themselves.
+    /// Phases without slots: under strict levels, good ones last by themselves. They are of one
+    /// period, since jobs find them by themselves on one clock.
     fn propose_phases(&self) -> Vec<Vec<StartShift>> {
-        let alone = self.group.alone_seconds();
-        let of_job = |(seconds, alone): (f64, &f64)| StartShift {
-            seconds,
-            period_seconds: *alone,
-            most_wait_seconds: 0.0,
-        };
+        let period_seconds = self.group.alone_seconds().into_iter().fold(0.0, f64::max);
+        let of_job =
+            |seconds: f64| StartShift { seconds, period_seconds, most_wait_seconds: 0.0 };
         let starts = self.runs();
         let starts = starts.all_spread_starts();
-        starts.map(|starts| starts.into_iter().zip(&alone).map(of_job).collect()).collect()
+        starts.map(|starts| starts.into_iter().map(of_job).collect()).collect()
     }
 
     fn runs(&self) -> ShiftedRuns<'_> {

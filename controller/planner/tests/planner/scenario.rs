@@ -29,6 +29,7 @@ pub(crate) fn ring(fabric: &Fabric, id: &str, hosts: &[u32], bytes: f64) -> Job 
         flop_per_iteration: 1e15,
         compute_seconds: 1.0,
         overlap_from: 0.5,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: flows.filter(|flow| flow.src != flow.dst).collect(),
     }

@@ -38,12 +38,14 @@ fn bottleneck(hosts: u32) -> Fabric {
 fn planned(
     fabric: &Fabric,
     jobs: &[Job],
-    (start_shifts, depth): (bool, PlanDepth),
+    (can_wait, depth): (bool, PlanDepth),
     previous: Option<&Plan>,
 ) -> (Plan, PlanReport) {
-    let policy = Policy { start_shifts, ..Policy::default() };
-    let (plan, report) = plan_to_depth(&input(fabric, jobs), &policy, previous, depth);
-    assert_eq!(check_plan(&input(fabric, jobs), &policy, &plan), []);
+    let policy = Policy::default();
+    let jobs: Vec<Job> = jobs.iter().map(|job| Job { can_wait, ..job.clone() }).collect();
+    let input = input(fabric, &jobs);
+    let (plan, report) = plan_to_depth(&input, &policy, previous, depth);
+    assert_eq!(check_plan(&input, &policy, &plan), []);
     (plan, report)
 }
 

@@ -247,6 +247,7 @@ fn draw_job(fabric: &Fabric, number: u16, ranges: &JobRanges, random: &mut ChaCh
         gpus,
         compute_seconds,
         overlap_from: random.random_range(0.0..1.0),
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows,
     }

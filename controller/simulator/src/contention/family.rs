@@ -276,6 +276,7 @@ fn exact_job(
         gpus,
         compute_seconds: scale * model.compute_seconds,
         overlap_from: 0.5,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows,
     }

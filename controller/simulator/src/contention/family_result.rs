@@ -4,6 +4,7 @@
 use planner::{PathMethod, Plan, PlanDepth, PlanInput, Policy};
 
 use super::with_other_ports;
+use crate::crux_variants::all_waiting;
 use crate::outcome::SimulationOutcome;
 use crate::scheduler::Scheduler;
 use crate::simulation::{
@@ -83,9 +84,7 @@ pub fn examine_family_case(
     seconds: f64,
 ) -> Result<FamilyResult, SimulationError> {
     let case = FamilyCase::new(input, seconds)?;
-    // As CASSINI's, the jobs wait when they are asked to.
-    let waiting = Policy { start_shifts: true, ..policy.clone() };
-    let (plan, report) = planner::plan(input, &waiting, None);
+    let (plan, report) = planner::plan(&all_waiting(input), policy, None);
     let (quick, _) = planner::plan_to_depth(input, policy, None, PlanDepth::Quick);
     let plain = Policy { search_events: 0, ..policy.clone() };
     let greedy = Policy { paths: PathMethod::Greedy, ..plain.clone() };

@@ -130,6 +130,7 @@ fn generate_job(fabric: &Fabric, number: usize, hosts: &[HostId], random: &mut C
         flop_per_iteration: profile.flop_per_gpu * scale * f64::from(gpus),
         compute_seconds,
         overlap_from: random.random_range(0.5..1.0),
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: hosts
             .iter()

@@ -235,6 +235,7 @@ fn is_matched(rule: &OverrideDocument, job: &str, tenant: Option<&str>) -> bool 
         flop_per_iteration: 1.0,
         compute_seconds: 0.0,
         overlap_from: 1.0,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         gpus: BTreeMap::new(),
         flows: Vec::new(),

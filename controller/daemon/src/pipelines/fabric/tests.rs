@@ -41,6 +41,7 @@ pub(in crate::pipelines) fn job(number: usize, flows: &[(usize, usize, u16)]) ->
         flop_per_iteration: 1e15 * (number as f64 + 1.0),
         compute_seconds: 1.0,
         overlap_from: 1.0,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: flows.iter().map(flow).collect(),
     }

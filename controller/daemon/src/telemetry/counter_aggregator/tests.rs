@@ -43,6 +43,7 @@ impl Ground {
             flop_per_iteration: 1e15,
             compute_seconds: 1.0,
             overlap_from: 1.0,
+            can_wait: false,
             measured: MeasuredSlowdown::default(),
             flows: vec![flow("h1", "h9"), flow("h9", "h1")],
         };

@@ -89,6 +89,7 @@ pub(super) fn window(name: &str) -> ReportWindow {
         communication_seconds: 0.5,
         flow_bytes: vec![1e9],
         bytes: None,
+        slot_offset_seconds: None,
     }
 }
 

@@ -70,6 +70,7 @@ pub(super) fn build_job(number: u32) -> Job {
         flop_per_iteration: 1e15 * f64::from(number + 1),
         compute_seconds: 1.0,
         overlap_from: 1.0,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: vec![flow],
     }

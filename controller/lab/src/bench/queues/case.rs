@@ -69,6 +69,7 @@ fn job(id: &str, flops: f64, flows: &[HostFlow]) -> Job {
         flop_per_iteration: flops,
         compute_seconds: 1e-6,
         overlap_from: 0.0,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: (0xC000..).zip(flows).map(|(port, what)| flow(*what, port)).collect(),
     }

@@ -224,6 +224,7 @@ fn ring_job(fabric: &Fabric, number: u32) -> Job {
         flop_per_iteration: 1e14 * f64::from(number + 1),
         compute_seconds: 0.5,
         overlap_from: 0.5,
+        can_wait: false,
         measured: MeasuredSlowdown::default(),
         flows: (0..HOSTS)
             .map(|step| Flow {
