@@ -178,10 +178,7 @@ impl EmulatedTestbed {
     ///
     /// # Errors
     /// The network was stopped.
-    pub async fn set_start_grids(
-        &self,
-        grids: Vec<Option<StartGrid>>,
-    ) -> Result<(), OwnerStopped> {
+    pub async fn set_start_grids(&self, grids: Vec<Option<StartGrid>>) -> Result<(), OwnerStopped> {
         self.host_cluster()
             .with_endpoint(move |cluster: &mut HostCluster, _, _| cluster.set_start_grids(&grids))
             .await

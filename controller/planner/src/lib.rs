@@ -68,7 +68,7 @@ pub use plan_check::check_plan;
 pub use plan_context::PlanDepth;
 pub use plan_document::{
     CandidateDocument, ComparisonDocument, PlanDocument, PlannedBounds, PlannedCompression,
-    PlannedFlowDocument, PlannedJobDocument, PlannedLink, PlannedRuleDocument,
+    PlannedFlowDocument, PlannedJobDocument, PlannedLink, PlannedRuleDocument, StartShiftDocument,
 };
 pub use plan_memory::PlanMemory;
 pub use policy::{

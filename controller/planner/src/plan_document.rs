@@ -334,11 +334,21 @@ fn job_document(job: &PlannedJob) -> PlannedJobDocument {
         priority: job.priority,
         rank: job.rank,
         level: job.level,
-        start_shift: job.start_shift.map(|shift| StartShiftDocument {
-            seconds: shift.seconds,
-            period_seconds: shift.period_seconds,
-            most_wait_seconds: shift.most_wait_seconds,
-        }),
+        start_shift: job.start_shift.map(StartShiftDocument::from),
+    }
+}
+
+impl From<StartShift> for StartShiftDocument {
+    fn from(shift: StartShift) -> Self {
+        let StartShift { seconds, period_seconds, most_wait_seconds } = shift;
+        Self { seconds, period_seconds, most_wait_seconds }
+    }
+}
+
+impl From<StartShiftDocument> for StartShift {
+    fn from(shift: StartShiftDocument) -> Self {
+        let StartShiftDocument { seconds, period_seconds, most_wait_seconds } = shift;
+        Self { seconds, period_seconds, most_wait_seconds }
     }
 }
 
@@ -352,11 +362,7 @@ fn planned_job(job: &PlannedJobDocument) -> PlannedJob {
         priority: job.priority,
         rank: job.rank,
         level: job.level,
-        start_shift: job.start_shift.map(|shift| StartShift {
-            seconds: shift.seconds,
-            period_seconds: shift.period_seconds,
-            most_wait_seconds: shift.most_wait_seconds,
-        }),
+        start_shift: job.start_shift.map(StartShift::from),
     }
 }
 

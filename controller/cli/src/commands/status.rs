@@ -181,13 +181,19 @@ fn explain_level(why: &ExplainJobResponse) -> String {
     };
     let adopts: String =
         why.adopted_traffic.iter().map(|rule| format!("\n  adopts      {rule}")).collect();
+    let begins = why.start_shift.map(|shift| {
+        format!(
+            "\n  begins      every {:.4} s, in turn with its contenders; it waits {:.4} s at most",
+            shift.period_seconds, shift.most_wait_seconds
+        )
+    });
     format!(
         "job {} has level {} of 0..{}, rank {}\n  \
          intensity   {:.3e} FLOP/s: {bottleneck} takes {:.4} s of an iteration\n  \
          correction  {:.3}, compared with {reference}\n  \
          priority    {:.3e}\n  \
          contends    with {}; compression left {} above it at its level\n  \
-         policy      {rule}{adopts}",
+         policy      {rule}{adopts}{}",
         why.id,
         why.level,
         why.levels - 1,
@@ -198,6 +204,7 @@ fn explain_level(why: &ExplainJobResponse) -> String {
         why.priority,
         contenders,
         merged_with,
+        begins.unwrap_or_default(),
     )
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use planner::{AdoptionRule, IterationForecast, JobId, PlanDocument};
+use planner::{AdoptionRule, IterationForecast, JobId, PlanDocument, StartShiftDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -115,6 +115,9 @@ pub struct JobRow {
     pub measured_iteration_seconds: Option<f64>,
     /// Bytes of an iteration by what they count.
     pub measured_iteration_bytes: Option<f64>,
+    /// When it begins its iterations, if it waits for its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_shift: Option<StartShiftDocument>,
 }
 
 /// One row of the list of switches.
@@ -223,6 +226,7 @@ impl ControllerView {
                 measured_bytes_per_second: measured.map(|measured| measured.bytes_per_second),
                 measured_iteration_seconds: period.map(|period| period.seconds),
                 measured_iteration_bytes: period.map(|period| period.bytes),
+                start_shift: planned.start_shift.map(StartShiftDocument::from),
             })
         });
         let mut rows: Vec<JobRow> = rows.collect();

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use planner::{
     ComparisonDocument, FlowIdentity, JobId, JobOverride, PlannedFlow, PlannedRuleDocument,
+    StartShiftDocument,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,9 @@ pub struct ExplainJobResponse {
     pub override_pattern: Option<String>,
     /// Whether it has the highest class because it is being profiled.
     pub profiled: bool,
+    /// When it begins its iterations, if it waits for its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_shift: Option<StartShiftDocument>,
     /// Its flows.
     pub flows: Vec<FlowExplanation>,
     /// Which other flows rules of the policy give it, as `h1, h2 > h3, to port 2049`.
@@ -131,6 +135,7 @@ impl ControllerView {
                 None => why.rule.clone(),
             },
             profiled: self.reported_jobs.profiled.contains(&job.id),
+            start_shift: job.start_shift.map(StartShiftDocument::from),
             flows: flows.collect(),
             adopted_traffic: self.adopted_traffic(position),
             comparison: self

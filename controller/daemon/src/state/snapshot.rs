@@ -10,7 +10,7 @@ use std::sync::Arc;
 use planner::{
     ComparedInputs, CompressionMethod, CompressionReport, Job, JobId, JobsDocument,
     LearnedConnection, LoadBounds, Plan, PlanComparison, PlanDepth, PlanReport, PlannedFlow,
-    PlannedJob, PlannedRule,
+    PlannedJob, PlannedRule, StartShift,
 };
 use serde::{Deserialize, Serialize};
 use topology::spec::{self, FabricDocument};
@@ -101,10 +101,11 @@ pub(crate) struct PlanRecord {
     compared_regions: Vec<u64>,
 }
 
-/// Decisions on one job: its name, number, rank and level, and the bits of intensity, seconds at
-/// its bottleneck, correction and priority.
+/// Decisions on one job: its name, number, rank and level, the bits of intensity, seconds at its
+/// bottleneck, correction and priority, and those of its start shift. Plans of earlier versions have
+/// none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct PlannedJobRecord(String, u32, u32, u8, [u64; 4]);
+struct PlannedJobRecord(String, u32, u32, u8, [u64; 4], #[serde(default)] Option<[u64; 3]>);
 
 /// Decisions on one flow: index of its job, sender, receiver, port, links, whether it is pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,11 +199,14 @@ impl PlannedJobRecord {
     fn new(job: &PlannedJob) -> Self {
         let numbers = [job.intensity, job.bottleneck_seconds, job.correction, job.priority];
         let id = job.id.to_string();
-        Self(id, job.number, job.rank, job.level, numbers.map(f64::to_bits))
+        let shift = job.start_shift.map(|shift| {
+            [shift.seconds, shift.period_seconds, shift.most_wait_seconds].map(f64::to_bits)
+        });
+        Self(id, job.number, job.rank, job.level, numbers.map(f64::to_bits), shift)
     }
 
     fn to_job(&self) -> PlannedJob {
-        let Self(id, number, rank, level, bits) = self;
+        let Self(id, number, rank, level, bits, shift) = self;
         let [intensity, bottleneck_seconds, correction, priority] = bits.map(f64::from_bits);
         PlannedJob {
             id: JobId::from(id.as_str()),
@@ -213,8 +217,10 @@ impl PlannedJobRecord {
             priority,
             rank: *rank,
             level: *level,
-            // A controller decides none: the jobs that it knows cannot be asked to wait.
-            start_shift: None,
+            start_shift: shift.map(|bits| {
+                let [seconds, period_seconds, most_wait_seconds] = bits.map(f64::from_bits);
+                StartShift { seconds, period_seconds, most_wait_seconds }
+            }),
         }
     }
 }

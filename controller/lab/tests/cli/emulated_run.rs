@@ -131,3 +131,33 @@ fn an_invalid_event_is_reported() {
         support::refused(&files.crux(&arguments), &["events.toml", why]);
     }
 }
+
+/// Two jobs whose communication needs 102 % of their common period of a link.
+fn sweep(can_wait: bool) -> Value {
+    let job = |(number, src, dst): (u64, &str, &str)| {
+        json!({
+            "id": format!("j{number}"), "gpus": { src: 8, dst: 8 }, "flop_per_iteration": 1e12,
+            "compute_seconds": 0.0049, "can_wait": can_wait,
+            "flows": [{ "src": src, "dst": dst, "bytes": 6.375e6, "udp_src_port": 50_000 + number }],
+        })
+    };
+    let jobs = [(0, "h1", "h3"), (1, "h2", "h4")].map(job);
+    json!({ "jobs": jobs })
+}
+
+#[test]
+fn jobs_that_can_wait_take_turns_on_the_emulated_fabric() {
+    let fabric = lab(2, 10.0, 10.0).replace("spines = 2", "spines = 1");
+    let seconds = |can_wait| {
+        let files = Files::with(&[
+            ("lab.toml", fabric.as_bytes()),
+            ("jobs.json", sweep(can_wait).to_string().as_bytes()),
+        ]);
+        iteration_seconds(&files, "job rehearse --iterations 20")
+    };
+    let longest = |seconds: &[f64]| seconds.iter().copied().fold(0.0, f64::max);
+    // One of them misses its turn in every iteration if none waits. Headers are 1.4 % of the bytes.
+    let (waiting, others) = (longest(&seconds(true)), longest(&seconds(false)));
+    assert!(waiting < 0.01 * 1.02 * 1.02 / 0.98, "{waiting}");
+    assert!(others > 1.8 * waiting, "{others} {waiting}");
+}

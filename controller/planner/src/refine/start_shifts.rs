@@ -159,8 +159,7 @@ impl ShiftTrial<'_> {
     /// period, since jobs find them by themselves on one clock.
     fn propose_phases(&self) -> Vec<Vec<StartShift>> {
         let period_seconds = self.group.alone_seconds().into_iter().fold(0.0, f64::max);
-        let of_job =
-            |seconds: f64| StartShift { seconds, period_seconds, most_wait_seconds: 0.0 };
+        let of_job = |seconds: f64| StartShift { seconds, period_seconds, most_wait_seconds: 0.0 };
         let starts = self.runs();
         let starts = starts.all_spread_starts();
         starts.map(|starts| starts.into_iter().map(of_job).collect()).collect()

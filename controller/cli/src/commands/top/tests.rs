@@ -29,6 +29,7 @@ fn known() -> TopSnapshot {
         measured_iteration_bytes: None,
         forecast_seconds: None,
         forecast_band: None,
+        start_shift: None,
         reported_seconds: None,
     };
     let used = |row, measured| UsedJob { row, utilization: [Some(measured), Some(0.8), Some(0.4)] };

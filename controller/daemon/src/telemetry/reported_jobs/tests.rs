@@ -423,3 +423,37 @@ fn slowdown_is_measured_against_the_planned_paths() {
     lab.report(1, JobReport::Window(slow));
     assert!(!lab.registry.take_change());
 }
+
+#[test]
+fn a_job_that_misses_its_slot_for_a_minute_is_one_that_cannot_wait() {
+    let mut lab = Town::new();
+    let waiting = || {
+        let known = JobDocument {
+            flop_per_iteration: Some(1e15),
+            compute_seconds: Some(0.1),
+            can_wait: true,
+            ..job("a")
+        };
+        JobReport::Announcement(Box::new(known))
+    };
+    let can_wait = |lab: &Town| lab.registry.reported_jobs().jobs[0].can_wait;
+    lab.report(1, waiting());
+    let shift = StartShift { seconds: 0.15, period_seconds: 0.2, most_wait_seconds: 0.01 };
+    lab.registry.shifts.insert("a".into(), shift);
+    let slots = lab.registry.take_slot_changes(lab.now);
+    assert!((slots[0].slot.unwrap().first_send_seconds - 0.05).abs() < 1e-9, "{slots:?}");
+    assert_eq!(lab.registry.take_slot_changes(lab.now), []);
+    let late = |offset| {
+        JobReport::Window(ReportWindow { slot_offset_seconds: Some(offset), ..window("a") })
+    };
+    for offset in [0.001, 0.05, 0.05] {
+        assert!(!lab.report(1, late(offset)).contains("missed its slot"));
+        lab.pass(Duration::from_secs(30));
+    }
+    assert!(can_wait(&lab));
+    assert!(lab.report(1, late(0.05)).contains("missed its slot for 60 s"));
+    assert!(!can_wait(&lab) && lab.registry.take_change());
+    assert_eq!(lab.registry.take_slot_changes(lab.now)[0].slot, None);
+    lab.report(1, waiting());
+    assert!(can_wait(&lab), "it is announced again");
+}
