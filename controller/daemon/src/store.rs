@@ -18,7 +18,7 @@ use topology::spec::FabricDocument;
 use tracing::warn;
 
 pub use self::backup::{BackedUpState, BackupError, StateBackup};
-use self::guarded_database::GuardedDatabase;
+use self::guarded_database::{Access, GuardedDatabase};
 use self::progress_mark::ProgressMark;
 pub use self::stored_plan::{PlanBasis, StoredPlan};
 use crate::fabric_history::FabricHistory;
@@ -50,6 +50,9 @@ const PLAN: &str = "plan";
 
 /// Generations that are reserved together, so that a repair never waits for a disk.
 pub const GENERATION_BLOCK: u64 = 1_000;
+
+/// The cause of the finding that the store cannot be written.
+pub(crate) const STORE_ALARM: &str = "store alarm";
 
 /// The store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +100,22 @@ pub enum StoreError {
         #[source]
         source: serde_json::Error,
     },
+}
+
+impl StoreError {
+    /// Whether the disk refused it: it is full, or fails for a while.
+    pub fn is_of_disk(&self) -> bool {
+        match self {
+            Self::Access { source, .. } => {
+                matches!(**source, redb::Error::Io(_) | redb::Error::PreviousIo)
+            }
+            Self::Open(source) => {
+                use redb::StorageError::{Io, PreviousIo};
+                matches!(**source, redb::DatabaseError::Storage(Io(_) | PreviousIo))
+            }
+            _ => false,
+        }
+    }
 }
 
 /// One change to store.
@@ -201,8 +220,10 @@ impl EmbeddedStore {
     /// The file is no store, or another process has it open.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         ensure_private(path).map_err(|error| open_error(redb::StorageError::from(error).into()))?;
-        let file = path.to_owned();
-        let store = Self::check_schema(GuardedDatabase::open(move || Database::create(&file))?)?;
+        let [file, copied] = [path, path].map(Path::to_owned);
+        let open = move || Database::create(&file);
+        let database = GuardedDatabase::open(open, move || std::fs::read(&copied))?;
+        let store = Self::check_schema(database)?;
         let mark = ProgressMark::path_of(path);
         let known = ProgressMark::read_file(&mark).unwrap_or_default();
         Ok(Self { mark: Some((mark, Mutex::new(known))), ..store })
@@ -239,8 +260,14 @@ impl EmbeddedStore {
     /// # Errors
     /// The storage has no store and is not empty.
     pub fn open_backend(storage: impl StorageBackend + Clone) -> Result<Self, StoreError> {
+        let copied = storage.clone();
         let open = move || Database::builder().create_with_backend(storage.clone());
-        Self::check_schema(GuardedDatabase::open(open)?)
+        let read = move || {
+            let mut bytes = vec![0; copied.len()? as usize];
+            copied.read(0, &mut bytes)?;
+            Ok(bytes)
+        };
+        Self::check_schema(GuardedDatabase::open(open, read)?)
     }
 
     /// Reads the latest of all records.
@@ -282,7 +309,7 @@ impl EmbeddedStore {
     /// # Errors
     /// The store cannot be read.
     pub fn policy_revisions(&self) -> Result<Vec<PolicyRevision>, StoreError> {
-        let rows = self.database.access("read", read_policy_rows)?;
+        let rows = self.database.access(Access::Read, read_policy_rows)?;
         rows.iter().map(|row| parse_json("policies", row)).collect()
     }
 
@@ -322,7 +349,7 @@ impl EmbeddedStore {
     }
 
     fn write_rows(&self, rows: &[StoreRow]) -> Result<(), StoreError> {
-        self.database.access("write", |database| write_rows(database, rows))
+        self.database.access(Access::Write, |database| write_rows(database, rows))
     }
 
     /// The store in this database, unless another version wrote it. A new one has no schema yet,
@@ -332,7 +359,7 @@ impl EmbeddedStore {
         let found = match store.read_fact(SCHEMA)? {
             Some(found) => found,
             // Version 1 wrote facts without a schema.
-            None if store.database.access("read", has_facts)? => 1,
+            None if store.database.access(Access::Read, has_facts)? => 1,
             None => SCHEMA_VERSION,
         };
         match found {
@@ -342,7 +369,8 @@ impl EmbeddedStore {
     }
 
     fn read_fact<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, StoreError> {
-        let value = self.database.access("read", |database| read_fact_bytes(database, name))?;
+        let value =
+            self.database.access(Access::Read, |database| read_fact_bytes(database, name))?;
         value.map(|value| parse_json(name, &value)).transpose()
     }
 }

@@ -44,6 +44,7 @@ use crate::config::Config;
 use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata};
 use crate::preview::{PlanPreview, PolicyPreview, PresentPlan, preview_plan};
 use crate::state::PlanRequest;
+use crate::store::STORE_ALARM;
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
 use crate::telemetry::task::ReportSummary;
 
@@ -273,6 +274,7 @@ impl NorthboundService {
         let dropped = self.access.query_state(|state| state.policy_history().dropped_revisions());
         text.add_dropped_revisions(dropped.await?);
         text.add_certificate_ends(&self.access.certificate_ends.borrow());
+        text.add_store(!self.access.standing_findings().has_finding(STORE_ALARM));
         self.limited.add_metrics(&mut text);
         Ok(text.into_text())
     }

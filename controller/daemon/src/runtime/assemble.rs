@@ -86,7 +86,8 @@ impl Controller {
         if let Some(program) = &config.sai_program {
             select_program(program)?;
         }
-        let mut archive = StateArchive::open(&config, &network)?;
+        let findings = StandingFindings::default();
+        let mut archive = StateArchive::open(&config, &network, findings.clone())?;
         config.term = archive.first_term(config.term);
         let clock = network.start_clock();
         let audit = open_audit(&config, clock)?;
@@ -102,7 +103,6 @@ impl Controller {
         let meter = ChangeMeter::new(trace_exporter(&config, clock)?);
         let (discovery, packet_io) = LinkDiscovery::new(&config.discovery, QUEUED_PACKETS);
         let stop = CancellationToken::new();
-        let findings = StandingFindings::default();
         report_loss(&archive, &findings);
         report_other_file(&history, &findings);
         let supervisor = TaskSupervisor::new(findings.clone(), stop.clone());
