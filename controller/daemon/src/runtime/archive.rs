@@ -6,13 +6,14 @@
 //! be written raises an alarm, as an etcd without space does: it is tried again every few seconds,
 //! and the first write that succeeds ends the alarm.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use planner::{Job, JobsDocument, Policy, PolicyDocument};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
-use topology::spec::{self, FabricDocument, explicit_document};
+use topology::spec::{self, FabricDocument, LinkDocument, explicit_document};
 use topology::{Fabric, Finding, error_chain};
 
 use crate::config::Config;
@@ -164,13 +165,27 @@ impl StateArchive {
     /// The stored fabric of these switches, with the addresses of `inventory`. None if discovery
     /// found nothing beyond the inventory.
     pub(super) fn learned_fabric(&self, inventory: &Fabric) -> Result<Option<Fabric>, String> {
+        self.merge_learned(&spec::explicit_document(inventory), FabricDocument::clone)
+    }
+
+    /// The same at a start with this document, whose cables are cables whatever was found at their
+    /// ports: an operator says so.
+    pub(super) fn starting_fabric(&self, document: &Fabric) -> Result<Option<Fabric>, String> {
+        let known = spec::explicit_document(document);
+        self.merge_learned(&known, |found| with_documented_cables(found, &known))
+    }
+
+    fn merge_learned(
+        &self,
+        known: &FabricDocument,
+        correct: impl Fn(&FabricDocument) -> FabricDocument,
+    ) -> Result<Option<Fabric>, String> {
         let Some(found) = self.stored.fabric.as_ref().filter(|_| self.learns_fabric) else {
             return Ok(None);
         };
-        let known = spec::explicit_document(inventory);
-        let whole = merge_inventory(&known, found)?;
+        let whole = merge_inventory(known, &correct(found))?;
         let fabric = Fabric::try_from(&whole).map_err(|error| error.to_string())?;
-        Ok(Some(fabric).filter(|_| whole != known))
+        Ok(Some(fabric).filter(|_| whole != *known))
     }
 
     /// The history of the fabric at a start with this one; empty where discovery finds it.
@@ -471,6 +486,30 @@ fn merge_inventory(
         now.tier = before.tier;
     }
     Ok(FabricDocument { switches, ..found.clone() })
+}
+
+/// What was found, with the cables between switches that `known` has. Hosts that were found at their
+/// ports are gone until they are found elsewhere.
+fn with_documented_cables(found: &FabricDocument, known: &FabricDocument) -> FabricDocument {
+    let node = |end: &str| end.rsplit_once(':').map_or(end, |(node, _)| node).to_owned();
+    let is_switch = |end: &String| known.switches.iter().any(|switch| switch.name == node(end));
+    let mut corrected = found.clone();
+    for cable in known.links.iter().filter(|link| is_switch(&link.a) && is_switch(&link.b)) {
+        let ends = [&cable.a, &cable.b];
+        let is_at_port = |link: &LinkDocument| ends.contains(&&link.a) || ends.contains(&&link.b);
+        let is_known = |link: &LinkDocument| ends.contains(&&link.a) && ends.contains(&&link.b);
+        if corrected.links.iter().any(is_known) {
+            continue;
+        }
+        let displaced = corrected.links.iter().filter(|link| is_at_port(link));
+        let displaced: BTreeSet<String> =
+            displaced.flat_map(|link| [node(&link.a), node(&link.b)]).collect();
+        corrected.hosts.retain(|host| !displaced.contains(&host.name));
+        let is_host = |end: &str| !is_switch(&end.to_owned()) && displaced.contains(&node(end));
+        corrected.links.retain(|link| !is_at_port(link) && !is_host(&link.a) && !is_host(&link.b));
+        corrected.links.push(cable.clone());
+    }
+    corrected
 }
 
 /// The jobs whose hosts all exist, and a finding for each of the others.

@@ -301,7 +301,7 @@ fn restore_inputs(
     clock: Clock,
 ) -> (Fabric, StateEvent) {
     let mut findings = Vec::new();
-    let learned = or_finding(archive.learned_fabric(&fabric), &mut findings).flatten();
+    let learned = or_finding(archive.starting_fabric(&fabric), &mut findings).flatten();
     let fabric = archive.with_last_failures(&learned.unwrap_or(fabric));
     let (event, unfit) = archive.starting_event(fabric.clone(), policy, clock.unix_now());
     findings.iter().chain(&unfit).for_each(log_finding);
