@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use planner::{Job, PlanDocument};
+use planner::{Interrupt, Job, PlanDocument};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use topology::Finding;
@@ -163,6 +163,7 @@ impl NorthboundService {
     fn standing_findings(&self) -> Vec<Finding> {
         let mut findings = self.access.standing_findings().list_findings();
         findings.extend(self.access.audit_trail().damage_finding());
+        findings.extend(self.limited.findings());
         findings
     }
 
@@ -344,11 +345,12 @@ impl NorthboundService {
     ) -> Result<PlanPreview, ServiceError> {
         let tables = self.access.desired_tables().tables.clone();
         let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
-        let planning = move || {
+        let planning = move |interrupt: Interrupt| {
+            let request = request.with_interrupt(interrupt);
             let present = PresentPlan { rollout: &rollout, jobs: &jobs, tables: &tables };
             preview_plan(request, present)
         };
-        Ok(slot.run_work(planning).await?)
+        slot.run_interruptible(planning).await
     }
 
     /// Makes a change: all of it, or none.
