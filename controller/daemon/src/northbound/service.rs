@@ -7,7 +7,7 @@
 //! history ends the trial by itself. In the end either the old or the new policy is in force, as a
 //! whole.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use planner::{Interrupt, Job, PlanDocument};
 use tokio::sync::{Mutex, watch};
@@ -164,6 +164,16 @@ impl NorthboundService {
         let mut findings = self.access.standing_findings().list_findings();
         findings.extend(self.access.audit_trail().damage_finding());
         findings.extend(self.limited.findings());
+        let store = self.access.store.as_ref().and_then(Weak::upgrade);
+        let lost = store.as_ref().and_then(|store| store.lost_file());
+        findings.extend(lost.map(|path| {
+            let text = format!(
+                "{} was deleted or replaced while the controller runs, which loses what it stores; \
+                 save the state (crux state backup), put it there and start the controller again",
+                path.display()
+            );
+            Finding::error("store", text)
+        }));
         findings
     }
 

@@ -45,7 +45,7 @@ use crate::southbound::{
 };
 use crate::standing_findings::StandingFindings;
 use crate::state::{EventSubmission, State, StateEvent};
-use crate::store::StoreRecord;
+use crate::store::{EmbeddedStore, StoreRecord};
 use crate::supervision::{LoopHeartbeat, TaskSupervisor};
 use crate::trace_export::TraceExporter;
 
@@ -90,7 +90,7 @@ impl Controller {
         let mut archive = StateArchive::open(&config, &network, findings.clone())?;
         config.term = archive.first_term(config.term);
         let clock = network.start_clock();
-        let audit = open_audit(&config, clock)?;
+        let audit = open_audit(&config, clock, archive.embedded_store().as_ref())?;
         let history = archive.fabric_history(&fabric, clock.unix_now());
         if archive.stored_fabric_history().is_some_and(|stored| *stored != history) {
             // The file was edited: the next start must not take that for another edit.
@@ -238,8 +238,13 @@ fn session_context(
 }
 
 /// Opens the audit trail with a record of the start.
-fn open_audit(config: &Config, clock: Clock) -> Result<AuditTrail, ControllerError> {
-    let audit = AuditTrail::open(&config.audit, clock).map_err(ControllerError::Audit)?;
+fn open_audit(
+    config: &Config,
+    clock: Clock,
+    store: Option<&Arc<EmbeddedStore>>,
+) -> Result<AuditTrail, ControllerError> {
+    let audit = AuditTrail::open_anchored(&config.audit, clock, store);
+    let audit = audit.map_err(ControllerError::Audit)?;
     let detail = format!("controller {}, version {}", config.controller, env!("CARGO_PKG_VERSION"));
     audit.record_action(AuditAction::Started, "crux", "", &detail);
     Ok(audit)
