@@ -224,6 +224,38 @@ fn files_for_the_packaged_services_are_complete() {
     }
 }
 
+/// Found by attack: a full disk left half an authority, a umask of 0 files that everybody may change,
+/// and names went into files and certificates as they were.
+#[test]
+fn an_authority_is_whole_or_not_there_and_of_its_owner() {
+    let fabric = include_str!("../../../../scripts/packaging/examples/local.toml");
+    let files = Files::with(&[("local.toml", fabric.as_bytes())]);
+    let init = ["init", "--folder", "id", "--fabric", "local.toml"];
+    for name in ["", "../../x", "*.evil", "a\u{1b}[2J", "host:9300", "a..b", "-x"] {
+        let named = format!("--name={name}");
+        refused(&files.crux(&[&init[..], &[&named]].concat()), &["--name", "no wildcard"]);
+    }
+    let line = format!("umask 0; {} {}", env!("CARGO_BIN_EXE_crux-lab"), init.join(" "));
+    // The files of certificates are smaller than a kilobyte, and the configuration is not.
+    let half = files.shell(&format!("ulimit -f 1; {line}")).output().unwrap();
+    assert!(!half.status.success());
+    assert!(!files.path("id/ca.key.pem").exists() && !files.path("id/ca.pem").exists());
+    printed(&files.shell(&line).output().unwrap());
+    let mut entries = std::fs::read_dir(files.path("id")).unwrap();
+    assert!(entries.all(|entry| {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        entry.file_type().unwrap().is_file() && mode & 0o022 == 0
+    }));
+    assert_eq!(files.path("id").metadata().unwrap().permissions().mode() & 0o777, 0o755);
+
+    let open = files.path("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let init = ["init", "--folder", "open", "--fabric", "local.toml"];
+    refused(&files.crux(&init), &["everybody may write to it"]);
+}
+
 #[test]
 fn a_switch_with_gnmi_on_another_address_has_both_in_its_certificate_and_serves_both() {
     let text = include_str!("../../../../scripts/packaging/examples/local.toml");
