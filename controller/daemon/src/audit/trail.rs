@@ -61,8 +61,8 @@ impl AuditTrail {
         Self::open_anchored(config, clock, None)
     }
 
-    /// The same with a store whose mark has the last record, so that a trail whose end or whole is
-    /// gone is found.
+    /// Opens the trail with a store whose mark has the last record, so that a trail whose end or whole
+    /// is gone is found.
     ///
     /// # Errors
     /// A file cannot be read or created.

@@ -168,7 +168,7 @@ impl StateArchive {
         self.merge_learned(&spec::explicit_document(inventory), FabricDocument::clone)
     }
 
-    /// The same at a start with this document, whose cables are cables whatever was found at their
+    /// The fabric at a start with this document, whose cables are cables whatever was found at their
     /// ports: an operator says so.
     pub(super) fn starting_fabric(&self, document: &Fabric) -> Result<Option<Fabric>, String> {
         let known = spec::explicit_document(document);

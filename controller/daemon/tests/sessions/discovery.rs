@@ -515,17 +515,17 @@ async fn hosts_that_relay_probes_stay_hosts() {
     let relay = lab.switches.devices.endpoint(EndpointIndex(0));
     relay.with_endpoint(|hosts: &mut RelayingHosts, _, _| hosts.relays = true).await.unwrap();
     let cable = format!("{}-{}", ends[0].2, ends[1].2);
-    let is_told = |seen: &DiscoveryReport| {
+    let is_reported = |seen: &DiscoveryReport| {
         seen.findings
             .iter()
             .any(|finding| finding.about == cable && finding.text.contains("a host relays them"))
     };
-    found(&controller, is_told).await;
+    found(&controller, is_reported).await;
     // For longer than what is found must last to count.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let after = controller.current_rollout().unwrap().fabric;
     assert_eq!((after.hosts().len(), shape(&after)), (2, shape(&learned)));
-    assert!(found(&controller, is_told).await.topology.links.len() >= 2 * cables().len());
+    assert!(found(&controller, is_reported).await.topology.links.len() >= 2 * cables().len());
     controller.shutdown().await;
 
     let mut document = topology::spec::explicit_document(&inventory(&lab));
