@@ -32,7 +32,7 @@ pub(super) const AUTHORITY_KEY: &str = "ca.key.pem";
 const INVENTORY: &str = "certificates.json";
 /// The certificates that are revoked.
 const REVOCATIONS: &str = "revoked.json";
-/// The same, signed by the authority.
+/// Their list, signed by the authority.
 pub(super) const REVOCATION_LIST: &str = "revoked.pem";
 /// What the files of switches begin with.
 pub(super) const SWITCH_PREFIX: &str = "switch-";
