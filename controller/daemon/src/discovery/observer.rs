@@ -176,8 +176,10 @@ fn is_link_local(ip: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::link_discovery::link_ends;
     use super::*;
     use proptest::prelude::*;
+    use topology::clos::{self, ClosSpec};
 
     const STALE: Duration = Duration::from_millis(600);
 
@@ -209,6 +211,41 @@ mod tests {
         observer.receive_frame(end(3, 9), &moved, now + STALE);
         let observed = observer.observed_topology(now + STALE);
         assert_eq!(observed.links, [(end(0, 4), end(3, 9))].into());
+    }
+
+    /// An ARP request of a host for its own address.
+    fn announcement(ip: [u8; 4]) -> Vec<u8> {
+        let mac = [2, 0, 0, 0, 0, 9];
+        let head: &[u8] = &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1];
+        [&[0xff; 6][..], &mac, head, &mac, &ip, &[0; 6], &ip, &[0; 18]].concat()
+    }
+
+    #[test]
+    fn hosts_where_cables_are_and_relayed_probes_hide_nobody() {
+        let fabric = clos::build_clos("lab", &ClosSpec::default()).unwrap();
+        let (mut observer, now) =
+            (TopologyObserver::new(&fabric, ProbeKey::new([1; 32]), STALE), Instant::now());
+        let (a, b) = link_ends(&fabric, fabric.links_named("leaf1-spine1")[0]).unwrap();
+        observer.begin_round();
+        let probe = observer.encode_probe(a);
+        observer.receive_frame(b, &probe, now);
+        let IpAddr::V4(known) = fabric.nics()[0].ip else { panic!("an IPv4 fabric") };
+        for silent in [known.octets(), [169, 254, 1, 1]] {
+            observer.receive_frame(b, &announcement(silent), now);
+            assert_eq!(observer.claim_findings(&fabric, now), []);
+        }
+        observer.receive_frame(b, &announcement([10, 9, 9, 9]), now);
+        let findings = observer.claim_findings(&fabric, now);
+        assert_eq!(findings[0].about, b.port_name(&fabric), "{findings:?}");
+        assert_eq!(observer.claim_findings(&fabric, now + FINDING_LASTS), []);
+
+        // A probe that comes in where a host is does not have the host forgotten.
+        let host = host_ports(&fabric).next().unwrap();
+        observer.begin_round();
+        let relayed = observer.encode_probe(b);
+        observer.receive_frame(host, &relayed, now);
+        observer.receive_frame(host, &announcement(known.octets()), now);
+        assert_eq!(observer.observed_topology(now).hosts[&IpAddr::V4(known)].at, host);
     }
 
     /// Wires by number of port: a permutation of ports, some of them cut in one direction.
