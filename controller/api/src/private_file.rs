@@ -4,10 +4,13 @@
 //! refused instead of used, because it may no longer be a secret.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::libc;
+use nix::unistd::geteuid;
 
 /// Read and write for the owner.
 const OWNER_ONLY: u32 = 0o600;
@@ -46,9 +49,27 @@ pub fn ensure_private(path: &Path) -> io::Result<()> {
 /// The content of a secret file.
 ///
 /// # Errors
-/// It cannot be read, or everybody can read or write it.
+/// It cannot be read, is no plain file, belongs to another user than this one or root, or everybody
+/// can read or write it.
 pub fn read_private(path: &Path) -> io::Result<Vec<u8>> {
-    let mode = fs::metadata(path)?.mode() & 0o777;
+    // A pipe would have this wait for whoever writes to it.
+    let options = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).clone();
+    let mut file = options.open(path)?;
+    let metadata = file.metadata()?;
+    let refuse = |what: String| {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{}: {what}", path.display())))
+    };
+    if !metadata.is_file() {
+        return refuse("it is no plain file".to_owned());
+    }
+    let (own, owner) = (geteuid().as_raw(), metadata.uid());
+    // Root reads what belongs to the users of services.
+    if own != 0 && ![own, 0].contains(&owner) {
+        return refuse(format!(
+            "it belongs to user {owner}, who may change it; take a file of your own"
+        ));
+    }
+    let mode = metadata.mode() & 0o777;
     if mode & OTHERS != 0 {
         let text = format!(
             "everybody on this machine may use it (mode {mode:04o}); make it private with \
@@ -57,7 +78,9 @@ pub fn read_private(path: &Path) -> io::Result<Vec<u8>> {
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
-    fs::read(path)
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// Writes a secret file as a whole, in a folder that is created for the owner alone, and gives what
@@ -101,6 +124,10 @@ mod tests {
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         let refused = read_private(&path).unwrap_err().to_string();
         assert!(refused.contains("mode 0644") && refused.contains("chmod 600"), "{refused}");
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        let refused = read_private(&pipe).unwrap_err().to_string();
+        assert!(refused.contains("no plain file"), "{refused}");
         ensure_private(&path).unwrap();
         assert_eq!((mode(&path), read_private(&path).unwrap()), (0o600, b"first".to_vec()));
     }

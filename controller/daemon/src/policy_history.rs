@@ -177,13 +177,16 @@ impl PolicyContent {
         let known: BTreeSet<&String> = self.policy.drained.iter().collect();
         let kept: BTreeSet<&String> = after.policy.drained.iter().collect();
         let added: Vec<String> = kept.difference(&known).map(|part| (*part).clone()).collect();
-        let with_drains = |content: &Self| Self {
-            policy: PolicyDocument { drained: Vec::new(), ..content.policy.clone() },
-            temporary_overrides: content.temporary_overrides.clone(),
-        };
-        let is_drain =
-            !added.is_empty() && known.is_subset(&kept) && with_drains(self) == with_drains(after);
+        let is_drain = !added.is_empty()
+            && known.is_subset(&kept)
+            && self.without_drains() == after.without_drains();
         is_drain.then_some(added)
+    }
+
+    /// The content without its drains.
+    fn without_drains(&self) -> Self {
+        let policy = PolicyDocument { drained: Vec::new(), ..self.policy.clone() };
+        Self { policy, temporary_overrides: self.temporary_overrides.clone() }
     }
 
     /// The content without overrides that have expired at `now`, if any has.
@@ -383,6 +386,13 @@ impl PolicyHistory {
     /// The revision before the latest.
     pub fn previous_revision(&self) -> Option<&PolicyRevision> {
         self.earlier.values().next_back()
+    }
+
+    /// Whether a content was in force before or is now, drains aside: an operator drains, or goes
+    /// back to what worked.
+    pub fn is_known(&self, content: &PolicyContent) -> bool {
+        let wanted = content.without_drains();
+        self.revisions().any(|revision| revision.content.without_drains() == wanted)
     }
 
     /// The next revision with this content, on trial on these terms if there are any.

@@ -127,14 +127,22 @@ pub struct PresentPlan<'a> {
     pub tables: &'a BTreeMap<SwitchId, Arc<SwitchTables>>,
 }
 
-/// What the plan of `request` would change of the one in force, perhaps on another fabric.
-pub fn preview_plan(request: PlanRequest, present: PresentPlan<'_>) -> PlanPreview {
+/// What the plan of `request` would change of the one in force, perhaps on another fabric; nothing
+/// if the interrupt of its policy is raised meanwhile.
+pub fn preview_plan(request: PlanRequest, present: PresentPlan<'_>) -> Option<PlanPreview> {
+    let interrupt = request.policy.interrupt.clone();
     let (fabric, jobs) = (request.fabric.clone(), request.jobs.clone());
     let (wiring, transport) = (Arc::clone(&request.wiring), request.policy.transport);
     let result = request.compute_plan();
+    if interrupt.is_raised() {
+        return None;
+    }
     let PresentPlan { rollout: present, jobs: jobs_before, tables } = present;
     let now = forecast_plan(&present.fabric, jobs_before, &present.plan);
     let then = forecast_plan(&fabric, &jobs, &result.plan);
+    if interrupt.is_raised() {
+        return None;
+    }
     let band = (transport == TransportModel::Dcqcn).then(|| {
         let band = DcqcnConvergence::default();
         ForecastBand {
@@ -161,7 +169,7 @@ pub fn preview_plan(request: PlanRequest, present: PresentPlan<'_>) -> PlanPrevi
         job_changes([&present.plan, &result.plan], [&now, &then], band.as_ref());
     let mut findings = result.report.findings.clone();
     findings.extend(ecmp_finding(&before, &after));
-    PlanPreview {
+    Some(PlanPreview {
         jobs,
         unchanged,
         flows: flow_changes(&before, &after),
@@ -169,7 +177,7 @@ pub fn preview_plan(request: PlanRequest, present: PresentPlan<'_>) -> PlanPrevi
         least_gpu_utilization,
         gpu_utilization: ValueChange { before: now.gpu_utilization, after: then.gpu_utilization },
         findings,
-    }
+    })
 }
 
 /// The learned flows in force, by the positions of their jobs in another plan. Their paths are

@@ -37,6 +37,11 @@ impl StandingFindings {
         });
     }
 
+    /// Whether there is a finding of this cause.
+    pub(crate) fn has_finding(&self, cause: &str) -> bool {
+        self.0.borrow().contains_key(cause)
+    }
+
     /// All of them, by cause.
     pub fn list_findings(&self) -> Vec<Finding> {
         self.0.borrow().values().cloned().collect()

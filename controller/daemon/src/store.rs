@@ -5,6 +5,7 @@
 //! change. The decision: the store has documents with names. Ids are valid in one fabric of one run
 //! only; names stay valid in a fabric that has grown, and the reader is that of document files.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,7 +19,8 @@ use topology::spec::FabricDocument;
 use tracing::warn;
 
 pub use self::backup::{BackedUpState, BackupError, StateBackup};
-use self::guarded_database::GuardedDatabase;
+use self::guarded_database::{Access, GuardedDatabase};
+pub use self::progress_mark::AuditHead;
 use self::progress_mark::ProgressMark;
 pub use self::stored_plan::{PlanBasis, StoredPlan};
 use crate::fabric_history::FabricHistory;
@@ -47,9 +49,13 @@ const REPORTED_JOBS: &str = "reported_jobs";
 const FABRIC: &str = "fabric";
 const FABRIC_HISTORY: &str = "fabric_history";
 const PLAN: &str = "plan";
+const CHANGES: &str = "changes";
 
 /// Generations that are reserved together, so that a repair never waits for a disk.
 pub const GENERATION_BLOCK: u64 = 1_000;
+
+/// The cause of the finding that the store cannot be written.
+pub(crate) const STORE_ALARM: &str = "store alarm";
 
 /// The store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +103,22 @@ pub enum StoreError {
         #[source]
         source: serde_json::Error,
     },
+}
+
+impl StoreError {
+    /// Whether the disk refused it: it is full, or fails for a while.
+    pub fn is_of_disk(&self) -> bool {
+        match self {
+            Self::Access { source, .. } => {
+                matches!(**source, redb::Error::Io(_) | redb::Error::PreviousIo)
+            }
+            Self::Open(source) => {
+                use redb::StorageError::{Io, PreviousIo};
+                matches!(**source, redb::DatabaseError::Storage(Io(_) | PreviousIo))
+            }
+            _ => false,
+        }
+    }
 }
 
 /// One change to store.
@@ -192,6 +214,17 @@ pub struct EmbeddedStore {
     /// The file of the mark and what is in it; none without a file. The lock orders its writers,
     /// of which each has the store for a transaction.
     mark: Option<(PathBuf, Mutex<ProgressMark>)>,
+    /// Where the file was opened, and which it is; none without a file.
+    opened: Option<(PathBuf, FileIdentity)>,
+}
+
+/// Device and inode of a file.
+type FileIdentity = (u64, u64);
+
+/// The file that has this path now.
+fn file_identity(path: &Path) -> std::io::Result<FileIdentity> {
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 impl EmbeddedStore {
@@ -201,11 +234,34 @@ impl EmbeddedStore {
     /// The file is no store, or another process has it open.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         ensure_private(path).map_err(|error| open_error(redb::StorageError::from(error).into()))?;
-        let file = path.to_owned();
-        let store = Self::check_schema(GuardedDatabase::open(move || Database::create(&file))?)?;
+        let [file, copied] = [path, path].map(Path::to_owned);
+        let open = move || Database::create(&file);
+        let database = GuardedDatabase::open(open, move || std::fs::read(&copied))?;
+        let store = Self::check_schema(database)?;
         let mark = ProgressMark::path_of(path);
         let known = ProgressMark::read_file(&mark).unwrap_or_default();
-        Ok(Self { mark: Some((mark, Mutex::new(known))), ..store })
+        let identity = file_identity(path).ok();
+        let opened = identity.map(|identity| (path.to_owned(), identity));
+        Ok(Self { mark: Some((mark, Mutex::new(known))), opened, ..store })
+    }
+
+    /// The path of the file, if it is no longer what was opened there: somebody deleted or replaced
+    /// it, and what is stored from then on is lost.
+    pub fn lost_file(&self) -> Option<&Path> {
+        let (path, identity) = self.opened.as_ref()?;
+        let is_in_place = file_identity(path).is_ok_and(|now| now == *identity);
+        (!is_in_place).then_some(path)
+    }
+
+    /// The last record of the audit trail that the mark knows.
+    pub fn audit_head(&self) -> Option<AuditHead> {
+        let (_, mark) = self.mark.as_ref()?;
+        mark.lock().unwrap_or_else(PoisonError::into_inner).audit_head.clone()
+    }
+
+    /// Has the mark know the last record of the audit trail.
+    pub fn keep_audit_head(&self, head: AuditHead) {
+        self.replace_mark(|mark| ProgressMark { audit_head: Some(head), ..mark });
     }
 
     /// The highest term that was ever stored, also if the store has lost it since.
@@ -228,10 +284,11 @@ impl EmbeddedStore {
         let Some((_, mark)) = &self.mark else {
             return Ok(None);
         };
-        let known = *mark.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = self.read_state()?;
         let policy_revision = stored.policy.map_or(0, |policy| policy.number);
-        Ok(ProgressMark { term: stored.term, policy_revision }.missing_since(known))
+        let changes = self.read_fact(CHANGES)?.unwrap_or_default();
+        let now = ProgressMark { term: stored.term, policy_revision, changes, audit_head: None };
+        Ok(now.missing_since(&mark.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Opens or creates a store on other storage than a file.
@@ -239,8 +296,14 @@ impl EmbeddedStore {
     /// # Errors
     /// The storage has no store and is not empty.
     pub fn open_backend(storage: impl StorageBackend + Clone) -> Result<Self, StoreError> {
+        let copied = storage.clone();
         let open = move || Database::builder().create_with_backend(storage.clone());
-        Self::check_schema(GuardedDatabase::open(open)?)
+        let read = move || {
+            let mut bytes = vec![0; copied.len()? as usize];
+            copied.read(0, &mut bytes)?;
+            Ok(bytes)
+        };
+        Self::check_schema(GuardedDatabase::open(open, read)?)
     }
 
     /// Reads the latest of all records.
@@ -274,7 +337,7 @@ impl EmbeddedStore {
     pub fn write_plan(&self, plan: &StoredPlan) -> Result<(), StoreError> {
         // Encoded before the transaction, for which other records wait.
         let row = StoreRow::Fact(PLAN, to_json(plan));
-        self.write_rows(&[row])
+        self.write_rows(&[row]).map(drop)
     }
 
     /// The latest policy revisions, as many as are kept, the earliest first.
@@ -282,7 +345,7 @@ impl EmbeddedStore {
     /// # Errors
     /// The store cannot be read.
     pub fn policy_revisions(&self) -> Result<Vec<PolicyRevision>, StoreError> {
-        let rows = self.database.access("read", read_policy_rows)?;
+        let rows = self.database.access(Access::Read, read_policy_rows)?;
         rows.iter().map(|row| parse_json("policies", row)).collect()
     }
 
@@ -292,26 +355,38 @@ impl EmbeddedStore {
     /// The disk is full, or fails.
     pub fn write_records(&self, records: &[StoreRecord]) -> Result<(), StoreError> {
         let rows: Vec<StoreRow> = records.iter().map(StoreRow::from).collect();
-        self.write_rows(&rows)?;
-        self.advance_mark(records);
+        let changes = self.write_rows(&rows)?;
+        self.advance_mark(records, changes);
         Ok(())
     }
 
     /// Writes the mark anew if these records are beyond it. A mark that stays behind costs nothing
     /// but a warning that does not come.
-    fn advance_mark(&self, records: &[StoreRecord]) {
+    fn advance_mark(&self, records: &[StoreRecord], changes: u64) {
+        let marks = records.iter().filter_map(|record| match record {
+            StoreRecord::Term(term) => {
+                Some(ProgressMark { term: *term, ..ProgressMark::default() })
+            }
+            StoreRecord::Policy(policy) => {
+                let policy_revision = policy.number;
+                Some(ProgressMark { policy_revision, ..ProgressMark::default() })
+            }
+            StoreRecord::Jobs(_) | StoreRecord::Fabric(_) | StoreRecord::FabricHistory(_) => {
+                Some(ProgressMark::default())
+            }
+            // Nobody waits for these, and they are stored often.
+            StoreRecord::Generation(_) | StoreRecord::ReportedJobs(_) => None,
+        });
+        let marks: Vec<ProgressMark> = marks.map(|mark| ProgressMark { changes, ..mark }).collect();
+        self.replace_mark(|mark| marks.iter().fold(mark, ProgressMark::max_with));
+    }
+
+    fn replace_mark(&self, change: impl FnOnce(ProgressMark) -> ProgressMark) {
         let Some((path, mark)) = &self.mark else {
             return;
         };
         let mut mark = mark.lock().unwrap_or_else(PoisonError::into_inner);
-        let marks = records.iter().map(|record| match record {
-            StoreRecord::Term(term) => ProgressMark { term: *term, ..ProgressMark::default() },
-            StoreRecord::Policy(policy) => {
-                ProgressMark { policy_revision: policy.number, ..ProgressMark::default() }
-            }
-            _ => ProgressMark::default(),
-        });
-        let next = marks.fold(*mark, ProgressMark::max_with);
+        let next = change(mark.clone());
         if next == *mark {
             return;
         }
@@ -321,18 +396,19 @@ impl EmbeddedStore {
         }
     }
 
-    fn write_rows(&self, rows: &[StoreRow]) -> Result<(), StoreError> {
-        self.database.access("write", |database| write_rows(database, rows))
+    /// Writes rows; how many changes the store has taken since it was made.
+    fn write_rows(&self, rows: &[StoreRow]) -> Result<u64, StoreError> {
+        self.database.access(Access::Write, |database| write_rows(database, rows))
     }
 
     /// The store in this database, unless another version wrote it. A new one has no schema yet,
     /// and no table either; every write creates both.
     fn check_schema(database: GuardedDatabase) -> Result<Self, StoreError> {
-        let store = Self { database, mark: None };
+        let store = Self { database, mark: None, opened: None };
         let found = match store.read_fact(SCHEMA)? {
             Some(found) => found,
             // Version 1 wrote facts without a schema.
-            None if store.database.access("read", has_facts)? => 1,
+            None if store.database.access(Access::Read, has_facts)? => 1,
             None => SCHEMA_VERSION,
         };
         match found {
@@ -342,7 +418,8 @@ impl EmbeddedStore {
     }
 
     fn read_fact<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, StoreError> {
-        let value = self.database.access("read", |database| read_fact_bytes(database, name))?;
+        let value =
+            self.database.access(Access::Read, |database| read_fact_bytes(database, name))?;
         value.map(|value| parse_json(name, &value)).transpose()
     }
 }
@@ -369,14 +446,18 @@ fn read_policy_rows(database: &Database) -> Result<Vec<Vec<u8>>, redb::Error> {
     table.iter()?.map(|row| Ok(row?.1.value().to_vec())).collect()
 }
 
-/// Writes rows, all or none. They are on the disk when this returns.
-fn write_rows(database: &Database, rows: &[StoreRow]) -> Result<(), redb::Error> {
+/// Writes rows, all or none. They are on the disk when this returns; the number of this change.
+fn write_rows(database: &Database, rows: &[StoreRow]) -> Result<u64, redb::Error> {
     let transaction = database.begin_write()?;
+    let changes: u64;
     // The tables borrow the transaction and must be dropped before it is committed.
     {
         let mut facts = transaction.open_table(FACTS)?;
         let mut policies = transaction.open_table(POLICIES)?;
         facts.insert(SCHEMA, &to_json(&SCHEMA_VERSION)[..])?;
+        let before = facts.get(CHANGES)?.and_then(|had| serde_json::from_slice(had.value()).ok());
+        changes = before.unwrap_or(0_u64) + 1;
+        facts.insert(CHANGES, &to_json(&changes)[..])?;
         for row in rows {
             match row {
                 StoreRow::Fact(name, value) => drop(facts.insert(*name, &value[..])?),
@@ -389,7 +470,8 @@ fn write_rows(database: &Database, rows: &[StoreRow]) -> Result<(), redb::Error>
             }
         }
     }
-    Ok(transaction.commit()?)
+    transaction.commit()?;
+    Ok(changes)
 }
 
 /// A row to write, encoded.

@@ -16,6 +16,7 @@ mod incremental;
 mod input;
 mod input_digest;
 mod intensity;
+mod interrupt;
 mod job_ranking;
 mod jobs_document;
 mod learned_flows;
@@ -53,6 +54,7 @@ pub use hashed_paths::ecmp_paths;
 pub use incremental::{IncrementalPlanner, JobEventError};
 pub use input::{Flow, FlowGpus, FlowIdentity, Job, JobId, MeasuredSlowdown, PlanInput};
 pub use input_digest::ComparedInputs;
+pub use interrupt::Interrupt;
 pub use jobs_document::{
     CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, MAX_CHANNELS,
     RankTraffic, ResolvedJobs, lowest_gpus,

@@ -20,6 +20,7 @@ pub use self::adoption_rules::{AdoptionRule, MAX_RULES};
 pub use self::document::{AdoptionDocument, OverrideDocument, PolicyDocument};
 pub use self::edit::{PolicyEdit, PolicyEditAction};
 use crate::input::{Job, MeasuredSlowdown};
+use crate::interrupt::Interrupt;
 use crate::name_matching::{self, DocumentFieldError};
 
 /// How priorities become levels (Crux §4.3 and the schedulers it compares with).
@@ -211,6 +212,8 @@ pub struct Policy {
     /// Cost of searches and climbs for a plan, in events of the fluid model; 0 is the phases of the
     /// paper alone, nothing compared.
     pub search_events: u64,
+    /// Raised where the plan will not be used. No document has it.
+    pub interrupt: Interrupt,
     /// How hosts share links.
     pub transport: TransportModel,
     /// When the connections of jobs give up.
@@ -241,6 +244,7 @@ impl Default for Policy {
             max_pins_per_switch: 16_000,
             max_correction: 64.0,
             search_events: 400_000,
+            interrupt: Interrupt::default(),
             transport: TransportModel::MaxMin,
             connection: ConnectionTimeout::default(),
             service_bound_seconds: None,

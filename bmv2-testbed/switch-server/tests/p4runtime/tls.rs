@@ -16,6 +16,7 @@ fn switch(client_roots: Option<&[u8]>) -> ServiceOptions {
         certificate: include_bytes!("tls/switch.pem").to_vec(),
         key: include_bytes!("tls/switch.key.pem").to_vec(),
         client_roots: client_roots.map(<[u8]>::to_vec),
+        revoked: None,
     };
     ServiceOptions { tls: Some(tls), ..ServiceOptions::default() }
 }

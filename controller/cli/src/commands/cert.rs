@@ -57,7 +57,7 @@ pub(crate) struct AddArgs {
     #[arg(value_parser = parse_file_name)]
     file: String,
     /// DNS names and IP addresses that it is for
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required = true, value_name = "NAME", value_parser = super::init::parse_server_name)]
     names: Vec<String>,
     /// The folder that `crux init` made
     #[arg(long)]

@@ -5,9 +5,9 @@
 //! certificates there are, and for which names, stands in a document of the folder, so that nothing
 //! has to be read out of certificates.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,13 +27,15 @@ use super::local_time::date_of_day;
 /// The certificate of the authority.
 pub(super) const AUTHORITY: &str = "ca.pem";
 /// Its private key.
-const AUTHORITY_KEY: &str = "ca.key.pem";
+pub(super) const AUTHORITY_KEY: &str = "ca.key.pem";
 /// The document that lists the certificates.
 const INVENTORY: &str = "certificates.json";
 /// The certificates that are revoked.
 const REVOCATIONS: &str = "revoked.json";
-/// The same, signed by the authority.
+/// Their list, signed by the authority.
 pub(super) const REVOCATION_LIST: &str = "revoked.pem";
+/// What the files of switches begin with.
+pub(super) const SWITCH_PREFIX: &str = "switch-";
 /// Days that the authority is valid.
 const AUTHORITY_DAYS: u64 = 3_650;
 
@@ -211,7 +213,7 @@ impl IdentityFolder {
         let names = certificate.names.join(", ");
         let authority = self.load_authority()?;
         let key = KeyPair::generate().map_err(|source| issue_error(&names, source))?;
-        let signed = leaf_params(&certificate.names, days_now(), days)
+        let signed = leaf_params(certificate, days_now(), days)
             .and_then(|params| params.signed_by(&key, &authority))
             .map_err(|source| issue_error(&names, source))?;
         let key_file = format!("{}.key.pem", certificate.file);
@@ -266,6 +268,8 @@ impl IdentityFolder {
         let path = self.path.join(name);
         let draft = self.path.join(format!("{name}.new"));
         let written = fs::write(&draft, content)
+            // Whatever the umask is: everybody reads it, and its owner alone changes it.
+            .and_then(|()| fs::set_permissions(&draft, Permissions::from_mode(0o644)))
             .and_then(|()| self.give_to_owner(&draft))
             .and_then(|()| fs::rename(&draft, &path));
         written.map_err(|source| file_error(&path, source))
@@ -291,13 +295,21 @@ fn authority_params(today: u64) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// A certificate for these names, as a server and as a client.
-fn leaf_params(names: &[String], today: u64, days: u64) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = CertificateParams::new(names.to_vec())?;
+/// A certificate as a server, and as a client unless it is a switch's: nobody lets a switch in, and
+/// who steals its key must not read the tables of all others.
+fn leaf_params(
+    certificate: &IssuedCertificate,
+    today: u64,
+    days: u64,
+) -> Result<CertificateParams, rcgen::Error> {
+    let names = &certificate.names;
+    let mut params = CertificateParams::new(names.clone())?;
     params.distinguished_name = common_name(names.first().map_or("", String::as_str));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages =
-        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    if !certificate.file.starts_with(SWITCH_PREFIX) {
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+    }
     params.use_authority_key_identifier_extension = true;
     set_validity(&mut params, today, days);
     Ok(params)

@@ -1,6 +1,9 @@
 //! `crux init`: everything that a first fabric needs to be closed to others.
 
+use std::ffi::OsString;
+use std::fs::DirBuilder;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -13,7 +16,9 @@ use topology::document::{self, DocumentFormat};
 use topology::{Fabric, ServerAddress, Switch, spec};
 
 use super::config::commented_configuration;
-use super::identity_folder::{AUTHORITY, IdentityFolder, IssuedCertificate, REVOCATION_LIST};
+use super::identity_folder::{
+    AUTHORITY, AUTHORITY_KEY, IdentityFolder, IssuedCertificate, REVOCATION_LIST,
+};
 
 /// Days that a certificate is valid.
 pub(super) const CERTIFICATE_DAYS: u64 = 365;
@@ -68,7 +73,7 @@ pub(crate) struct InitArgs {
     #[arg(long)]
     fabric: String,
     /// A DNS name or IP address of the controller, besides localhost; may be given many times
-    #[arg(long = "name")]
+    #[arg(long = "name", value_parser = parse_server_name)]
     names: Vec<String>,
     /// Address that the controller serves
     #[arg(long, default_value = "0.0.0.0:9300")]
@@ -92,13 +97,21 @@ struct MadeFiles {
 pub(crate) fn run_init(args: &InitArgs) -> Result<(), CommandError> {
     let fabric = files::read_fabric(&args.fabric)?;
     let folder = args.folder.as_deref().unwrap_or(Path::new(SERVICE_FOLDER));
-    std::fs::create_dir_all(folder).map_err(CommandError::failed)?;
+    let created = DirBuilder::new().recursive(true).mode(0o755).create(folder);
+    created.map_err(CommandError::failed)?;
     let root = folder.canonicalize().map_err(CommandError::failed)?;
-    let folder = IdentityFolder::new(&root);
-    if folder.has_authority() {
+    if IdentityFolder::new(&root).has_authority() {
         let what = "there is an authority already; `crux cert renew` issues its certificates anew";
         return Err(CommandError::input(root.display(), what));
     }
+    let mode = root.metadata().map_err(CommandError::failed)?.mode();
+    if mode & 0o002 != 0 {
+        let what = "everybody may write to it, and replace what it will have; chmod 755 it, or name \
+                    another --folder";
+        return Err(CommandError::input(root.display(), what));
+    }
+    let draft = DraftFolder::create(&root)?;
+    let folder = IdentityFolder::new(draft.path());
     let certificates = wanted_certificates(&fabric, &args.names);
     folder.create_authority(&certificates).map_err(CommandError::failed)?;
     for certificate in &certificates {
@@ -117,6 +130,7 @@ pub(crate) fn run_init(args: &InitArgs) -> Result<(), CommandError> {
     if args.service {
         write_service_files(&folder, seen, &fabric)?;
     }
+    draft.publish(&root)?;
     let made = MadeFiles {
         configuration: root.join("controller.toml"),
         folder: root,
@@ -128,6 +142,69 @@ pub(crate) fn run_init(args: &InitArgs) -> Result<(), CommandError> {
         OutputFormat::Json => Ok(()),
         OutputFormat::Table => output::print_line(next_steps(args, &made)),
     }
+}
+
+/// Where everything is written first, beside nothing that counts: where the disk is full half-way, no
+/// half of an authority is left. Removed when it is dropped.
+struct DraftFolder(PathBuf);
+
+impl DraftFolder {
+    fn create(root: &Path) -> Result<Self, CommandError> {
+        let path = root.join(".init-new");
+        drop(std::fs::remove_dir_all(&path));
+        let created = DirBuilder::new().mode(0o700).create(&path).and_then(|()| {
+            // Files are given to the owner of their folder.
+            let owner = root.metadata()?;
+            match path.metadata()?.uid() == owner.uid() {
+                true => Ok(()),
+                false => chown(&path, Some(owner.uid()), Some(owner.gid())),
+            }
+        });
+        created.map_err(CommandError::failed)?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Moves everything to its place, which takes no room; the key of the authority last, as it says
+    /// that there is one.
+    fn publish(self, root: &Path) -> Result<(), CommandError> {
+        let entries =
+            std::fs::read_dir(&self.0).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+        let mut names: Vec<OsString> =
+            entries.map_err(CommandError::failed)?.iter().map(|entry| entry.file_name()).collect();
+        names.sort_by_key(|name| name == AUTHORITY_KEY);
+        for name in names {
+            std::fs::rename(self.0.join(&name), root.join(&name)).map_err(CommandError::failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for DraftFolder {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A DNS name or IP address that a certificate may be for.
+pub(super) fn parse_server_name(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        !label.is_empty()
+            && label.len() <= 63
+            && !label.starts_with('-')
+            && label.chars().all(is_plain)
+    };
+    let is_name = text.len() <= 253 && text.split('.').all(is_label);
+    if is_name || text.parse::<IpAddr>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err("a DNS name has labels of letters, digits and -_, with dots between them and no wildcard; an IP \
+         address has no port"
+        .to_owned())
 }
 
 /// The commands that come next.

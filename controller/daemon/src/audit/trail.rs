@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::time::Instant;
 use topology::Finding;
@@ -16,6 +16,7 @@ use super::syslog::SyslogSender;
 use super::trail_file::{TrailFile, read_trail};
 use crate::clock::Clock;
 use crate::config::AuditConfig;
+use crate::store::{AuditHead, EmbeddedStore};
 
 /// Records that are kept in memory, for `crux audit`.
 const RECORDS_KEPT: usize = 1_000;
@@ -37,12 +38,18 @@ struct TrailState {
     next_sequence: u64,
     last_hash: String,
     file: Option<TrailFile>,
+    /// Records that the file has not taken yet, at most as many as are kept.
+    unwritten: VecDeque<AuditRecord>,
+    /// The store whose mark has the last record, if there is one.
+    anchor: Option<Weak<EmbeddedStore>>,
     /// Where each record is sent as well.
     syslog: Option<SyslogSender>,
     denials: RepeatCounter,
     admissions: RepeatCounter,
-    /// What was wrong with the trail when it was opened, or with its file since.
+    /// What was wrong with the trail when it was opened, or with its collector since.
     damage: Option<String>,
+    /// Why the file takes no record now.
+    write_error: Option<String>,
 }
 
 impl AuditTrail {
@@ -51,19 +58,37 @@ impl AuditTrail {
     /// # Errors
     /// A file cannot be read or created.
     pub fn open(config: &AuditConfig, clock: Clock) -> io::Result<Self> {
+        Self::open_anchored(config, clock, None)
+    }
+
+    /// Opens the trail with a store whose mark has the last record, so that a trail whose end or whole
+    /// is gone is found.
+    ///
+    /// # Errors
+    /// A file cannot be read or created.
+    pub fn open_anchored(
+        config: &AuditConfig,
+        clock: Clock,
+        anchor: Option<&Arc<EmbeddedStore>>,
+    ) -> io::Result<Self> {
         let mut state = TrailState {
             latest: VecDeque::new(),
             next_sequence: 1,
             last_hash: AuditRecord::first_hash(),
             file: None,
+            unwritten: VecDeque::new(),
+            anchor: None,
             syslog: None,
             denials: RepeatCounter::new(DENIAL_WINDOW),
             admissions: RepeatCounter::new(ADMISSION_WINDOW),
             damage: None,
+            write_error: None,
         };
         if let Some(files) = &config.files {
             state.file = Some(TrailFile::open(files)?);
             state.restore_records(read_trail(&files.path));
+            state.anchor = anchor.map(Arc::downgrade);
+            state.check_head(anchor.and_then(|store| store.audit_head()));
         }
         if let Some(target) = &config.syslog {
             match SyslogSender::open(target) {
@@ -99,6 +124,7 @@ impl AuditTrail {
         let mut state = self.lock();
         state.append_entry(entry);
         state.sync_file();
+        state.keep_head();
     }
 
     /// Records that a caller was let in, once an hour.
@@ -142,8 +168,15 @@ impl AuditTrail {
 
     /// The finding that the trail is damaged or cannot be written, if so.
     pub fn damage_finding(&self) -> Option<Finding> {
-        let damage = self.lock().damage.clone()?;
-        Some(Finding::error("audit", damage))
+        let state = self.lock();
+        let is_gone = state.file.as_ref().is_some_and(|file| !file.is_in_place());
+        let gone = is_gone.then(|| {
+            "the file of the audit trail was deleted or replaced while the controller runs; start \
+             it again"
+                .to_owned()
+        });
+        let damage = gone.or_else(|| state.write_error.clone()).or_else(|| state.damage.clone());
+        damage.map(|damage| Finding::error("audit", damage))
     }
 
     fn lock(&self) -> MutexGuard<'_, TrailState> {
@@ -171,6 +204,37 @@ impl TrailState {
         self.latest.extend(records.into_iter().skip(skipped));
     }
 
+    /// Compares the records with the last one that the mark of the store knows, and goes on after it.
+    fn check_head(&mut self, head: Option<AuditHead>) {
+        let Some(AuditHead { sequence, hash }) = head else {
+            return;
+        };
+        let last = self.next_sequence - 1;
+        let is_other =
+            |record: &AuditRecord| record.entry.sequence == sequence && record.hash != hash;
+        let what = if last < sequence {
+            format!("records {} to {sequence} are missing", last + 1)
+        } else if self.latest.iter().any(is_other) {
+            format!("record {sequence} is another one, and those before it may be")
+        } else {
+            return;
+        };
+        error!("the audit trail is not as it was written: {what}");
+        self.damage.get_or_insert(format!("the audit trail is not as it was written: {what}"));
+        if last < sequence {
+            (self.next_sequence, self.last_hash) = (sequence + 1, hash);
+        }
+    }
+
+    /// Has the mark of the store know the last record, if the file has it.
+    fn keep_head(&self) {
+        let store = self.anchor.as_ref().and_then(Weak::upgrade);
+        if let Some(store) = store.filter(|_| self.write_error.is_none()) {
+            let (sequence, hash) = (self.next_sequence - 1, self.last_hash.clone());
+            store.keep_audit_head(AuditHead { sequence, hash });
+        }
+    }
+
     /// Appends an entry under the next number.
     fn append_entry(&mut self, entry: AuditEntry) {
         let entry = AuditEntry { sequence: self.next_sequence, ..entry };
@@ -181,8 +245,11 @@ impl TrailState {
             count = entry.count
         );
         let record = AuditRecord::following(self.last_hash.clone(), entry);
-        let written = self.file.as_mut().map_or(Ok(()), |file| file.append_record(&record));
-        self.note_write(written);
+        if self.file.is_some() {
+            self.unwritten.push_back(record.clone());
+            let written = self.write_records();
+            self.note_write(written);
+        }
         let sent = self.syslog.as_ref().map_or(Ok(()), |syslog| syslog.send_record(&record));
         self.note_sent(sent);
         self.next_sequence += 1;
@@ -200,9 +267,23 @@ impl TrailState {
         }
     }
 
+    /// Writes the records that wait, the oldest first. Those that a full disk does not take wait on.
+    fn write_records(&mut self) -> io::Result<()> {
+        while let (Some(file), Some(record)) = (&mut self.file, self.unwritten.front()) {
+            if let Err(error) = file.append_record(record) {
+                let surplus = self.unwritten.len().saturating_sub(RECORDS_KEPT);
+                self.unwritten.drain(..surplus);
+                return Err(error);
+            }
+            self.unwritten.pop_front();
+        }
+        Ok(())
+    }
+
     fn sync_file(&mut self) {
-        let synced = self.file.as_ref().map_or(Ok(()), TrailFile::sync);
-        self.note_write(synced);
+        if let Err(error) = self.file.as_ref().map_or(Ok(()), TrailFile::sync) {
+            self.note_write(Err(error));
+        }
     }
 
     fn note_sent(&mut self, sent: io::Result<()>) {
@@ -215,10 +296,12 @@ impl TrailState {
     }
 
     fn note_write(&mut self, written: io::Result<()>) {
-        if let Err(error) = written {
-            error!(%error, "cannot write the audit trail");
-            self.damage = Some(format!("the audit trail cannot be written: {error}"));
+        let failed =
+            written.err().map(|error| format!("the audit trail cannot be written: {error}"));
+        if let Some(failed) = failed.as_ref().filter(|_| self.write_error.is_none()) {
+            error!("{failed}");
         }
+        self.write_error = failed;
     }
 }
 
@@ -323,6 +406,47 @@ mod tests {
         std::fs::write(&path, text.replace("night", "sleep")).unwrap();
         let trail = AuditTrail::open(&config, Clock::start()).unwrap();
         assert!(trail.damage_finding().unwrap().text.contains("record 1 was changed"));
+    }
+
+    /// Found by attack: a trail that was deleted, cut off or written anew passed its check.
+    #[tokio::test(start_paused = true)]
+    async fn a_trail_that_lost_its_end_is_found_by_the_mark_of_the_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let (config, path) = (config(folder.path(), 1 << 20), folder.path().join("audit"));
+        let store = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
+        let open = || AuditTrail::open_anchored(&config, Clock::start(), Some(&store)).unwrap();
+        let record = |trail: &AuditTrail, reason: &str| {
+            trail.record_action(AuditAction::PolicyConfirmed, "ada", reason, "revision 2");
+        };
+        let trail = open();
+        record(&trail, "night");
+        record(&trail, "day");
+        assert_eq!(trail.damage_finding(), None);
+        let whole = std::fs::read_to_string(&path).unwrap();
+        let cut = &whole[..=whole.find('\n').unwrap()];
+        let found = |written: Option<&str>| {
+            store.keep_audit_head(AuditHead { sequence: 2, hash: trail.lock().last_hash.clone() });
+            match written {
+                Some(text) => std::fs::write(&path, text).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
+            open().damage_finding().map(|finding| finding.text).unwrap_or_default()
+        };
+        assert_eq!(found(Some(&whole)), "");
+        assert!(found(Some(cut)).contains("records 2 to 2 are missing"));
+        assert!(found(None).contains("records 1 to 2 are missing"));
+        assert!(trail.damage_finding().unwrap().text.contains("deleted or replaced"));
+        // A chain that holds, of other records.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let forged = AuditTrail::open(&self::config(elsewhere.path(), 1 << 20), Clock::start());
+        let forged = forged.unwrap();
+        ["sleep", "day"].iter().for_each(|reason| record(&forged, reason));
+        let text = std::fs::read_to_string(elsewhere.path().join("audit")).unwrap();
+        assert!(found(Some(&text)).contains("record 2 is another one"));
+        // The chain goes on after what is missing.
+        assert!(found(Some(cut)).contains("missing"));
+        record(&open(), "later");
+        assert!(AuditTrail::read_files(&path).unwrap().last().unwrap().entry.sequence >= 3);
     }
 
     #[tokio::test(start_paused = true)]

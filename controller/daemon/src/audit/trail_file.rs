@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::record::AuditRecord;
@@ -36,9 +37,20 @@ impl TrailFile {
         }
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
-        self.file.write_all(&line)?;
+        if let Err(error) = self.file.write_all(&line) {
+            // A part of a line must not stand before the next one.
+            self.file.set_len(self.length)?;
+            return Err(error);
+        }
         self.length += line.len() as u64;
         Ok(())
+    }
+
+    /// Whether the path still leads to this file.
+    pub(super) fn is_in_place(&self) -> bool {
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let found = fs::metadata(&self.config.path).map(identity);
+        self.file.metadata().map(identity).ok().zip(found.ok()).is_some_and(|(own, at)| own == at)
     }
 
     /// Has the disk keep what was appended.

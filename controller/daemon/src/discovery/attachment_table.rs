@@ -67,6 +67,11 @@ impl AttachmentTable {
         table
     }
 
+    /// Whether an address is known at any port.
+    pub(super) fn has_address(&self, ip: IpAddr) -> bool {
+        self.attachments.contains_key(&ip)
+    }
+
     /// Takes in the sender of a packet.
     pub(super) fn record_sender(&mut self, ip: IpAddr, attachment: HostAttachment, now: Instant) {
         if let Some(known) = self.attachments.get_mut(&ip) {

@@ -156,7 +156,10 @@ impl LinkDiscovery {
         if let Some(learner) = learner {
             let lesson = learner.learn_topology(&watch.fabric, &found.topology, now);
             // Extra cables become part of the fabric, so they are no findings here.
-            found.findings.retain(|finding| finding.severity == Severity::Error);
+            let is_learned = |about: &str| lesson.findings.iter().any(|one| one.about == about);
+            found.findings.retain(|finding| {
+                finding.severity == Severity::Error && !is_learned(&finding.about)
+            });
             found.findings.extend(lesson.findings);
             if let Some(fabric) = lesson.fabric {
                 watch.ambiguous_until = Some(now + self.limits.stale_after);

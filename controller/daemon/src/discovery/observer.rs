@@ -4,8 +4,8 @@
 //! each port, only the latest round counts, so a probe that somebody recorded and sends again is
 //! old news.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -14,7 +14,11 @@ use topology::{Fabric, Finding, SwitchId};
 
 use super::attachment_table::AttachmentTable;
 use super::probe::{LinkProbe, ProbeKey};
+use super::topology_learner::host_ports;
 use super::{HostAttachment, ObservedTopology, SwitchPort, neighbour_packets};
+
+/// For how long a host at a cable is a finding.
+const FINDING_LASTS: Duration = Duration::from_secs(60);
 
 /// One who sends probes and listens for them.
 #[derive(Clone, Debug)]
@@ -26,6 +30,10 @@ pub struct TopologyObserver {
     /// How many of `received` came in by each port, as every ARP frame asks whether any did.
     arrivals: BTreeMap<SwitchPort, usize>,
     hosts: AttachmentTable,
+    /// Ports at which the fabric has hosts: probes that come in there were relayed.
+    host_ports: BTreeSet<SwitchPort>,
+    /// The latest sender of each port that leads to a switch, and when it was heard.
+    senders_at_cables: BTreeMap<SwitchPort, (IpAddr, Instant)>,
 }
 
 /// The latest probe from a port.
@@ -39,9 +47,16 @@ struct ReceivedProbe {
 impl TopologyObserver {
     /// An observer of `fabric` for which links expire `stale` after their latest probe.
     pub fn new(fabric: &Fabric, key: ProbeKey, stale: Duration) -> Self {
-        let hosts = AttachmentTable::from_fabric(fabric);
-        let (received, arrivals) = (BTreeMap::new(), BTreeMap::new());
-        Self { key, stale, round: 0, received, arrivals, hosts }
+        Self {
+            key,
+            stale,
+            round: 0,
+            received: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            hosts: AttachmentTable::from_fabric(fabric),
+            host_ports: host_ports(fabric).collect(),
+            senders_at_cables: BTreeMap::new(),
+        }
     }
 
     /// Begins another round of probes and returns its number.
@@ -59,10 +74,13 @@ impl TopologyObserver {
     /// Takes in a frame that arrived at a port; frames other than valid probes, ARP and neighbour
     /// discovery are ignored.
     pub fn receive_frame(&mut self, at: SwitchPort, frame: &[u8], now: Instant) {
-        if let Some((ip, mac)) = neighbour_packets::parse_sender(frame)
-            && !self.is_cabled(at)
-        {
-            self.hosts.record_sender(ip, HostAttachment { at, mac }, now);
+        if let Some((ip, mac)) = neighbour_packets::parse_sender(frame) {
+            if !self.is_cabled(at) {
+                self.hosts.record_sender(ip, HostAttachment { at, mac }, now);
+            } else if !self.hosts.has_address(ip) && !is_link_local(ip) {
+                // Switches that flood repeat what hosts send, whose ports are known.
+                self.senders_at_cables.insert(at, (ip, now));
+            }
         }
         let Some(probe) = LinkProbe::decode(frame, &self.key) else {
             return;
@@ -95,7 +113,7 @@ impl TopologyObserver {
     /// Whether the latest probe of any port came in by this one, which then leads to a switch and
     /// to no host.
     fn is_cabled(&self, port: SwitchPort) -> bool {
-        self.arrivals.contains_key(&port)
+        self.arrivals.contains_key(&port) && !self.host_ports.contains(&port)
     }
 
     /// The addresses that several ports claim, with those of the ports that belong to `switch`.
@@ -114,9 +132,19 @@ impl TopologyObserver {
         self.hosts.finish_round(fabric, listening, now);
     }
 
-    /// Claims to addresses that were refused a short time ago.
+    /// Claims to addresses that were refused a short time ago, and hosts that were heard at ports
+    /// which lead to switches.
     pub fn claim_findings(&self, fabric: &Fabric, now: Instant) -> Vec<Finding> {
-        self.hosts.findings(fabric, now)
+        let senders = self.senders_at_cables.iter();
+        let recent = senders.filter(|(_, (_, at))| now.duration_since(*at) < FINDING_LASTS);
+        let at_cables = recent.map(|(port, (ip, _))| {
+            let text = format!(
+                "a host with {ip} sends where a cable to a switch is: a host relays probes there, or \
+                 is connected in between"
+            );
+            Finding::warning(port.port_name(fabric), text)
+        });
+        self.hosts.findings(fabric, now).into_iter().chain(at_cables).collect()
     }
 
     /// Ports of a switch at which a cable was ever seen.
@@ -138,12 +166,20 @@ impl TopologyObserver {
     }
 }
 
+/// Whether an address is of one link, as those that switches give to their own ports.
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
+    use super::super::link_discovery::link_ends;
     use super::*;
     use proptest::prelude::*;
+    use topology::clos::{self, ClosSpec};
 
     const STALE: Duration = Duration::from_millis(600);
 
@@ -175,6 +211,41 @@ mod tests {
         observer.receive_frame(end(3, 9), &moved, now + STALE);
         let observed = observer.observed_topology(now + STALE);
         assert_eq!(observed.links, [(end(0, 4), end(3, 9))].into());
+    }
+
+    /// An ARP request of a host for its own address.
+    fn announcement(ip: [u8; 4]) -> Vec<u8> {
+        let mac = [2, 0, 0, 0, 0, 9];
+        let head: &[u8] = &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1];
+        [&[0xff; 6][..], &mac, head, &mac, &ip, &[0; 6], &ip, &[0; 18]].concat()
+    }
+
+    #[test]
+    fn hosts_where_cables_are_and_relayed_probes_hide_nobody() {
+        let fabric = clos::build_clos("lab", &ClosSpec::default()).unwrap();
+        let (mut observer, now) =
+            (TopologyObserver::new(&fabric, ProbeKey::new([1; 32]), STALE), Instant::now());
+        let (a, b) = link_ends(&fabric, fabric.links_named("leaf1-spine1")[0]).unwrap();
+        observer.begin_round();
+        let probe = observer.encode_probe(a);
+        observer.receive_frame(b, &probe, now);
+        let IpAddr::V4(known) = fabric.nics()[0].ip else { panic!("an IPv4 fabric") };
+        for silent in [known.octets(), [169, 254, 1, 1]] {
+            observer.receive_frame(b, &announcement(silent), now);
+            assert_eq!(observer.claim_findings(&fabric, now), []);
+        }
+        observer.receive_frame(b, &announcement([10, 9, 9, 9]), now);
+        let findings = observer.claim_findings(&fabric, now);
+        assert_eq!(findings[0].about, b.port_name(&fabric), "{findings:?}");
+        assert_eq!(observer.claim_findings(&fabric, now + FINDING_LASTS), []);
+
+        // A probe that comes in where a host is does not have the host forgotten.
+        let host = host_ports(&fabric).next().unwrap();
+        observer.begin_round();
+        let relayed = observer.encode_probe(b);
+        observer.receive_frame(host, &relayed, now);
+        observer.receive_frame(host, &announcement(known.octets()), now);
+        assert_eq!(observer.observed_topology(now).hosts[&IpAddr::V4(known)].at, host);
     }
 
     /// Wires by number of port: a permutation of ports, some of them cut in one direction.

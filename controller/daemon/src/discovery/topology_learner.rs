@@ -1,12 +1,14 @@
 //! A fabric without a document: what is found becomes the fabric.
 //!
 //! The [`link_discovery`](super::link_discovery) asks every round. Sans-IO: what is seen and the
-//! time are arguments, another fabric is the result. Two decisions. The fabric only grows: what was
+//! time are arguments, another fabric is the result. Three decisions. The fabric only grows: what was
 //! found once and is not seen any more has failed, and comes back as what it was; only a port that
-//! leads elsewhere now is taken at its word. And what is new counts once nothing newer was found
+//! leads elsewhere now is taken at its word. What is new counts once nothing newer was found
 //! for as long as silence takes to count, so that a fabric whose switches answer one by one is
-//! learned at once.
+//! learned at once. And a port at which a host was found leads to no switch: two hosts that relay
+//! what they receive pass on probes, and LLDP as well, so only an operator can say otherwise.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -25,6 +27,8 @@ pub(super) struct TopologyLearner {
     /// How long what is found must stay the same.
     settle_time: Duration,
     found: Option<(FabricDocument, Instant)>,
+    /// Ports at which a host was ever found.
+    host_ports: BTreeSet<SwitchPort>,
 }
 
 /// What a look says of the fabric.
@@ -38,7 +42,7 @@ pub(super) struct LearnedUpdate {
 
 impl TopologyLearner {
     pub(super) fn new(assumed: DiscoveryDefaults, settle_time: Duration) -> Self {
-        Self { defaults: assumed, settle_time, found: None }
+        Self { defaults: assumed, settle_time, found: None, host_ports: BTreeSet::new() }
     }
 
     /// Takes in what is seen of `fabric` at `now`.
@@ -48,16 +52,20 @@ impl TopologyLearner {
         observed: &ObservedTopology,
         now: Instant,
     ) -> LearnedUpdate {
-        let whole = merge_known_links(fabric, observed);
+        self.host_ports.extend(host_ports(fabric));
+        let (observed, relayed) = self.without_relayed(observed);
+        let whole = merge_known_links(fabric, &observed);
         if whole.links.is_empty() && whole.hosts.is_empty() {
             return LearnedUpdate::default();
         }
+        let relayed = relayed.into_iter().map(|(from, to)| relay_finding(fabric, from, to));
         let learned = document_observed_fabric(fabric, &whole, self.defaults);
         let since = match &self.found {
             Some((found, since)) if *found == learned.document => *since,
             _ => now,
         };
-        let mut lesson = LearnedUpdate { findings: learned.findings, fabric: None };
+        let findings = learned.findings.into_iter().chain(relayed).collect();
+        let mut lesson = LearnedUpdate { findings, fabric: None };
         match Fabric::try_from(&learned.document) {
             Err(error) => {
                 let text = format!("the observed topology is no usable fabric: {error}");
@@ -74,6 +82,32 @@ impl TopologyLearner {
         self.found = Some((learned.document, since));
         lesson
     }
+
+    /// What is seen without links of ports at which a host was found, and these links.
+    fn without_relayed(
+        &self,
+        observed: &ObservedTopology,
+    ) -> (ObservedTopology, Vec<(SwitchPort, SwitchPort)>) {
+        let is_relayed = |from: &SwitchPort, to: &SwitchPort| {
+            self.host_ports.contains(from) || self.host_ports.contains(to)
+        };
+        let mut honest = observed.clone();
+        honest.links.retain(|from, to| !is_relayed(from, to));
+        let cables = observed.cables().into_iter();
+        (honest, cables.filter(|(from, to)| is_relayed(from, to)).collect())
+    }
+}
+
+/// The ports of a fabric at which hosts are.
+pub(super) fn host_ports(fabric: &Fabric) -> impl Iterator<Item = SwitchPort> + '_ {
+    fabric.nics().iter().filter_map(|nic| SwitchPort::at_endpoint(fabric.link(nic.uplink).to))
+}
+
+fn relay_finding(fabric: &Fabric, from: SwitchPort, to: SwitchPort) -> Finding {
+    let text = "probes pass where a host was found, and count for nothing: a host relays them, or a \
+                cable is new there; if it is, write the cable into the document of --fabric and start \
+                the controller again";
+    Finding::error(format!("{}-{}", from.port_name(fabric), to.port_name(fabric)), text)
 }
 
 /// Links observed in both directions, and known ones at ports that do not lead elsewhere now.
@@ -208,6 +242,38 @@ mod tests {
         let others = grown.link_ids();
         let down = others.filter(|link| !grown.is_up(*link)).count();
         assert_eq!(down, 2);
+    }
+
+    /// Found by attack: two hosts that relayed 32 probes made a cable, on which every source and
+    /// DSCP is trusted, and vanished themselves.
+    #[test]
+    fn hosts_that_relay_probes_make_no_cable() {
+        let found = learn(&inventory(), &observed(usize::MAX)).unwrap();
+        let ports: Vec<SwitchPort> = host_ports(&found).collect();
+        let free = SwitchPort { port: 60, ..ports[3] };
+        for (a, b) in [(ports[0], ports[2]), (ports[0], free), (free, ports[0])] {
+            let (mut learner, now) = (learner(), Instant::now());
+            let mut seen = observed(usize::MAX);
+            seen.links.extend([(a, b), (b, a)]);
+            seen.hosts.retain(|_, host| ![a, b].contains(&host.at));
+            for later in 0..4 {
+                let lesson = learner.learn_topology(&found, &seen, now + later * SETTLE_TIME);
+                assert!(lesson.fabric.is_none(), "{a:?} {b:?}");
+                let relayed = |finding: &&Finding| finding.text.contains("a host relays them");
+                assert_eq!(lesson.findings.iter().filter(relayed).count(), 1);
+            }
+        }
+        // Nor does it where the host has moved meanwhile.
+        let (mut learner, now) = (learner(), Instant::now());
+        learner.learn_topology(&found, &observed(usize::MAX), now);
+        let mut seen = observed(usize::MAX);
+        let moved = seen.hosts.values_mut().find(|host| host.at == ports[0]).unwrap();
+        moved.at = free;
+        learner.learn_topology(&found, &seen, now);
+        let moved = learner.learn_topology(&found, &seen, now + SETTLE_TIME).fabric.unwrap();
+        seen.links.extend([(ports[0], ports[2]), (ports[2], ports[0])]);
+        learner.learn_topology(&moved, &seen, now + 2 * SETTLE_TIME);
+        assert!(learner.learn_topology(&moved, &seen, now + 3 * SETTLE_TIME).fabric.is_none());
     }
 
     #[test]

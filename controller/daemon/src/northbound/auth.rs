@@ -416,18 +416,23 @@ fn set_cookie(cookie: Option<HeaderValue>) -> Response {
 /// What needs no token: the page (without anything of the fabric), the login, and whether the
 /// controller is there and ready.
 fn is_public(method: &Method, path: &str) -> bool {
-    let is_read = method == Method::GET || method == Method::HEAD;
-    path == login::PATH || is_read && ([HEALTH, READINESS].contains(&path) || page::is_file(path))
+    path == login::PATH
+        || is_read(method) && ([HEALTH, READINESS].contains(&path) || page::is_file(path))
 }
 
-/// The role that a request needs. Unknown paths count as changes, except for GET.
+/// Whether a method changes nothing: HEAD is GET without the body.
+fn is_read(method: &Method) -> bool {
+    method == Method::GET || method == Method::HEAD
+}
+
+/// The role that a request needs. Unknown paths count as changes, except for GET and HEAD.
 fn required_role(method: &Method, path: &str) -> AccessRole {
     if path.starts_with(REPORTS) {
         return AccessRole::Report;
     }
     let mut restricted = CHANGES.iter().chain(&RESTRICTED_QUERIES);
     let changes = restricted.any(|end| path.ends_with(end));
-    let is_query = method == Method::GET
+    let is_query = is_read(method)
         || GRPC.iter().any(|service| path.starts_with(service))
         || POSTED_QUERIES.contains(&path);
     if is_query && !changes { AccessRole::Read } else { AccessRole::Write }
@@ -449,6 +454,8 @@ mod tests {
         let cases = [
             ("GET", "/v1/jobs", AccessRole::Read),
             ("GET", "/metrics", AccessRole::Read),
+            ("HEAD", "/metrics", AccessRole::Read),
+            ("HEAD", "/v1/audit-records", AccessRole::Write),
             ("POST", "/v1/policy/preview", AccessRole::Read),
             ("POST", "/v1/policy/apply", AccessRole::Write),
             ("POST", "/v1/fabric/preview", AccessRole::Read),

@@ -57,10 +57,39 @@ pub(super) fn check_text(field: &str, text: &str, most: usize) -> Result<(), Fin
         return Err(Finding::error(field, format!("{bytes} bytes; it has at most {most}")));
     }
     if text.contains(|c: char| c.is_control()) {
-        Err(Finding::error(field, "it has control characters, such as line ends"))
-    } else {
-        Ok(())
+        return Err(Finding::error(field, "it has control characters, such as line ends"));
     }
+    if let Some(found) = text.chars().find(|c| is_invisible(*c)) {
+        let text = format!(
+            "it has U+{:04X}, which is not visible or changes the order of what follows",
+            u32::from(found)
+        );
+        return Err(Finding::error(field, text));
+    }
+    Ok(())
+}
+
+/// Whether a character shows nothing or has others shown in another order, so that a history would
+/// not read as it is.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// The policy document that a text is, with the line of whatever is wrong.
@@ -94,4 +123,21 @@ pub(super) fn parse_fabric(text: &DocumentFile) -> Result<Fabric, Finding> {
 
 fn document_finding(about: &str, error: &DocumentError) -> Finding {
     Finding::error(about, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_history_would_not_show_is_refused() {
+        for accepted in ["", "ada", "neue Netzkarte für Spine 2", "交換機", "a‑b 🔧"] {
+            assert_eq!(check_text("reason", accepted, 100), Ok(()), "{accepted}");
+        }
+        for hidden in
+            ["\n", "\u{1b}[2J", "\u{202e}enips", "ad\u{200b}a", "\u{feff}ada", "\u{2066}x\u{2069}"]
+        {
+            assert!(check_text("author", hidden, 100).is_err(), "{hidden:?}");
+        }
+    }
 }

@@ -1,7 +1,11 @@
-//! How often each bound of the northbound address was reached, for metrics.
+//! How often each bound of the northbound address was reached, for metrics and findings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use topology::Finding;
 
 use super::metrics::MetricsText;
 
@@ -32,6 +36,8 @@ pub(super) enum LimitReached {
     SlowBody,
     /// Previews that wait.
     PlanningQueue,
+    /// The time of threads that previews of a caller may use.
+    PlanningTime,
     /// The size or the language of a document.
     Document,
     /// The length or the alphabet of an author or a reason.
@@ -51,7 +57,7 @@ pub(super) enum LimitReached {
 }
 
 /// Every limit with the value of its label.
-const LIMITS: [(LimitReached, &str); 20] = [
+const LIMITS: [(LimitReached, &str); 21] = [
     (LimitReached::ConnectionEvicted, "connection_evicted"),
     (LimitReached::ConnectionRefused, "connection_refused"),
     (LimitReached::ConnectionExpired, "connection_expired"),
@@ -64,6 +70,7 @@ const LIMITS: [(LimitReached, &str); 20] = [
     (LimitReached::LargeBody, "large_body"),
     (LimitReached::SlowBody, "slow_body"),
     (LimitReached::PlanningQueue, "planning_queue"),
+    (LimitReached::PlanningTime, "planning_time"),
     (LimitReached::Document, "document"),
     (LimitReached::Text, "text"),
     (LimitReached::SessionEvicted, "session_evicted"),
@@ -74,17 +81,63 @@ const LIMITS: [(LimitReached, &str); 20] = [
     (LimitReached::ReportRefused, "report_refused"),
 ];
 
+/// For how long a limit that was reached is a finding.
+const FINDING_LASTS: Duration = Duration::from_secs(600);
+
 /// Counts of all limits.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LimitCounters(Arc<[AtomicU64; LIMITS.len()]>);
+#[derive(Clone, Debug)]
+pub(super) struct LimitCounters(Arc<LimitCounts>);
+
+#[derive(Debug)]
+struct LimitCounts {
+    counts: [AtomicU64; LIMITS.len()],
+    /// When each was reached last, in milliseconds since `begun`, plus 1; 0 if never.
+    latest: [AtomicU64; LIMITS.len()],
+    begun: Instant,
+}
+
+impl Default for LimitCounters {
+    fn default() -> Self {
+        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
+        Self(Arc::new(LimitCounts { counts: zeros(), latest: zeros(), begun: Instant::now() }))
+    }
+}
+
+impl LimitReached {
+    /// Whether it bounds what callers cost; the others are rights.
+    fn is_bound(self) -> bool {
+        !matches!(self, Self::Unauthenticated | Self::Forbidden | Self::ForeignOrigin)
+    }
+}
 
 impl LimitCounters {
     pub(super) fn count(&self, reached: LimitReached) {
-        self.0[reached as usize].fetch_add(1, Ordering::Relaxed);
+        let LimitCounts { counts, latest, begun } = &*self.0;
+        counts[reached as usize].fetch_add(1, Ordering::Relaxed);
+        let now = begun.elapsed().as_millis() as u64;
+        latest[reached as usize].store(now + 1, Ordering::Relaxed);
+    }
+
+    /// The bounds that callers met a short time ago.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let now = self.0.begun.elapsed();
+        let is_recent = |limit: LimitReached| {
+            let latest = self.0.latest[limit as usize].load(Ordering::Relaxed);
+            let at = latest.checked_sub(1).map(Duration::from_millis);
+            at.is_some_and(|at| now.saturating_sub(at) < FINDING_LASTS)
+        };
+        let recent = LIMITS.iter().filter(|(limit, _)| limit.is_bound() && is_recent(*limit));
+        let findings = recent.map(|(_, label)| {
+            let text = "callers met this limit in the last ten minutes; \
+                        crux_northbound_limited_total counts how often, and crux audit lists who was \
+                        let in";
+            Finding::warning(format!("limit {label}"), text)
+        });
+        findings.collect()
     }
 
     pub(super) fn count_of(&self, limit: LimitReached) -> u64 {
-        self.0[limit as usize].load(Ordering::Relaxed)
+        self.0.counts[limit as usize].load(Ordering::Relaxed)
     }
 
     pub(super) fn add_metrics(&self, text: &mut MetricsText) {
@@ -98,6 +151,17 @@ impl LimitCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_that_was_met_is_a_finding_for_ten_minutes() {
+        let counters = LimitCounters::default();
+        counters.count(LimitReached::Forbidden);
+        assert_eq!(counters.findings(), []);
+        counters.count(LimitReached::PlanningTime);
+        assert_eq!(counters.findings()[0].about, "limit planning_time");
+        tokio::time::advance(FINDING_LASTS).await;
+        assert_eq!(counters.findings(), []);
+    }
 
     #[test]
     fn each_limit_has_its_line() {

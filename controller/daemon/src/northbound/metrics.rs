@@ -156,6 +156,12 @@ impl MetricsText {
         self.add_gauge("crux_certificate_expiry_timestamp_seconds", help, samples);
     }
 
+    /// Whether the latest write to the store succeeded.
+    pub(super) fn add_store(&mut self, is_writable: bool) {
+        let help = "1 unless the latest write to the store, or to etcd, failed";
+        self.add_gauge("crux_store_writable", help, unlabelled(bool_value(is_writable)));
+    }
+
     /// How many revisions the bounds of the policy history have cost since the start.
     pub(super) fn add_dropped_revisions(&mut self, dropped: u64) {
         let help = "Earlier policy revisions that the bounds of the history have dropped";

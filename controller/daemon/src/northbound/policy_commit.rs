@@ -83,7 +83,9 @@ impl PolicyCommitter {
         let ChangeTerms { confirm_within, force } = terms;
         let wanted = content.clone();
         let latest = self.access.query_state(move |state| {
-            state.policy_history().latest().content.only_added_drains(&wanted).is_some()
+            let latest = &state.policy_history().latest().content;
+            // What is in force already is no revision, and nothing that could be taken back.
+            *latest == wanted || latest.only_added_drains(&wanted).is_some()
         });
         let end = match (confirm_within, latest.await?) {
             (Some(_), _) => TrialEnd::Confirmation,
@@ -145,7 +147,16 @@ impl PolicyCommitter {
             }
         }
         if end == TrialEnd::Verification && self.is_on_trial().await? {
-            self.submit_event(StateEvent::PolicyConfirmed).await?;
+            match self.submit_event(StateEvent::PolicyConfirmed).await {
+                Ok(confirmed) => findings.extend(confirmed.findings),
+                // The trial would end by itself, and later than the answer to it.
+                Err(ServiceError::Refused(why)) => {
+                    let reason = "it could not be confirmed".to_owned();
+                    let signature = RevisionMetadata { reason, ..signature };
+                    return self.revert_trial(signature, why).await;
+                }
+                Err(error) => return Err(error),
+            }
         }
         let response = self.change_response(true, findings).await?;
         self.record_change(AuditAction::PolicyApplied, &signature, &response);

@@ -7,9 +7,9 @@
 //! history ends the trial by itself. In the end either the old or the new policy is in force, as a
 //! whole.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use planner::{Job, PlanDocument};
+use planner::{Interrupt, Job, PlanDocument};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use topology::Finding;
@@ -44,6 +44,7 @@ use crate::config::Config;
 use crate::policy_history::{PolicyContent, PolicyRevision, RevisionMetadata};
 use crate::preview::{PlanPreview, PolicyPreview, PresentPlan, preview_plan};
 use crate::state::PlanRequest;
+use crate::store::STORE_ALARM;
 use crate::telemetry::counter_aggregator::MeasuredTraffic;
 use crate::telemetry::task::ReportSummary;
 
@@ -162,6 +163,17 @@ impl NorthboundService {
     fn standing_findings(&self) -> Vec<Finding> {
         let mut findings = self.access.standing_findings().list_findings();
         findings.extend(self.access.audit_trail().damage_finding());
+        findings.extend(self.limited.findings());
+        let store = self.access.store.as_ref().and_then(Weak::upgrade);
+        let lost = store.as_ref().and_then(|store| store.lost_file());
+        findings.extend(lost.map(|path| {
+            let text = format!(
+                "{} was deleted or replaced while the controller runs, which loses what it stores; \
+                 save the state (crux state backup), put it there and start the controller again",
+                path.display()
+            );
+            Finding::error("store", text)
+        }));
         findings
     }
 
@@ -273,6 +285,7 @@ impl NorthboundService {
         let dropped = self.access.query_state(|state| state.policy_history().dropped_revisions());
         text.add_dropped_revisions(dropped.await?);
         text.add_certificate_ends(&self.access.certificate_ends.borrow());
+        text.add_store(!self.access.standing_findings().has_finding(STORE_ALARM));
         self.limited.add_metrics(&mut text);
         Ok(text.into_text())
     }
@@ -342,11 +355,12 @@ impl NorthboundService {
     ) -> Result<PlanPreview, ServiceError> {
         let tables = self.access.desired_tables().tables.clone();
         let rollout = self.access.current_rollout().ok_or(ControllerError::Stopped)?;
-        let planning = move || {
+        let planning = move |interrupt: Interrupt| {
+            let request = request.with_interrupt(interrupt);
             let present = PresentPlan { rollout: &rollout, jobs: &jobs, tables: &tables };
             preview_plan(request, present)
         };
-        Ok(slot.run_work(planning).await?)
+        slot.run_interruptible(planning).await
     }
 
     /// Makes a change: all of it, or none.

@@ -1,16 +1,19 @@
 //! What the running controller stores, and when.
 //!
-//! [`store`](crate::store) writes; this module decides what to write. The decision: generations are
-//! reserved in blocks. The repair of a failure takes milliseconds and must not wait for a disk, and
-//! after a crash the next generation must still be one that no switch holds.
+//! [`store`](crate::store) writes; this module decides what to write. Two decisions. Generations are
+//! reserved in blocks: the repair of a failure takes milliseconds and must not wait for a disk, and
+//! after a crash the next generation must still be one that no switch holds. And a store that cannot
+//! be written raises an alarm, as an etcd without space does: it is tried again every few seconds,
+//! and the first write that succeeds ends the alarm.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use planner::{Job, JobsDocument, Policy, PolicyDocument};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
-use topology::spec::{self, FabricDocument, explicit_document};
+use topology::spec::{self, FabricDocument, LinkDocument, explicit_document};
 use topology::{Fabric, Finding, error_chain};
 
 use crate::config::Config;
@@ -18,9 +21,10 @@ use crate::etcd::StoreClient;
 use crate::fabric_history::{FabricHistory, file_signature};
 use crate::host_machine::HostMachine;
 use crate::policy_history::{PolicyHistory, PolicyRevision, UnixMs};
+use crate::standing_findings::StandingFindings;
 use crate::state::{ReportedJobs, StartingState, State, StateEvent};
 use crate::store::{
-    EmbeddedStore, GENERATION_BLOCK, StoreError, StoreRecord, StoredPlan, StoredState,
+    EmbeddedStore, GENERATION_BLOCK, STORE_ALARM, StoreError, StoreRecord, StoredPlan, StoredState,
 };
 
 /// How long after a failed write the records in force are stored again.
@@ -58,14 +62,23 @@ pub(super) struct StateArchive {
     learns_fabric: bool,
     /// What the store had lost when it was opened.
     lost_progress: Option<String>,
+    /// Whether the policy in force is one that could not be stored.
+    lacks_policy: bool,
+    /// Where the alarm is raised.
+    findings: StandingFindings,
 }
 
 impl StateArchive {
-    /// Opens the store and takes a new term and an unused block of generations.
-    pub(super) fn open(config: &Config, machine: &impl HostMachine) -> Result<Self, StoreError> {
+    /// Opens the store and takes a new term and an unused block of generations. Where the disk is
+    /// full, both are stored as soon as it has room: a controller that does not start drains nothing.
+    pub(super) fn open(
+        config: &Config,
+        machine: &impl HostMachine,
+        findings: StandingFindings,
+    ) -> Result<Self, StoreError> {
         let learns_fabric = config.discovery.assumptions.is_some();
         let Some(path) = &config.store else {
-            return Ok(Self { learns_fabric, ..Self::default() });
+            return Ok(Self { learns_fabric, findings, ..Self::default() });
         };
         let store = machine.open_store(path)?;
         // Both are on the disk before the first session starts: a run that crashes must not leave
@@ -75,18 +88,24 @@ impl StateArchive {
         let used_generation = stored.generation;
         stored.term = config.term.max(store.highest_term()? + 1);
         stored.generation += GENERATION_BLOCK;
-        let term = StoreRecord::Term(stored.term);
-        store.write_records(&[term, StoreRecord::Generation(stored.generation)])?;
-        Ok(Self {
+        let numbers = [StoreRecord::Term(stored.term), StoreRecord::Generation(stored.generation)];
+        let written = match store.write_records(&numbers) {
+            Err(error) if !error.is_of_disk() => return Err(error),
+            written => written.map_err(|error| error_chain(&error)),
+        };
+        let mut archive = Self {
             last_plan: store.read_plan()?,
             revisions: store.policy_revisions()?,
             backend: StoreBackend::File(Arc::new(store)),
             stored,
             used_generation,
-            retry_at: None,
             learns_fabric,
             lost_progress,
-        })
+            findings,
+            ..Self::default()
+        };
+        archive.note_outcome(&written);
+        Ok(archive)
     }
 
     /// The store of this controller, if it has one.
@@ -146,13 +165,27 @@ impl StateArchive {
     /// The stored fabric of these switches, with the addresses of `inventory`. None if discovery
     /// found nothing beyond the inventory.
     pub(super) fn learned_fabric(&self, inventory: &Fabric) -> Result<Option<Fabric>, String> {
+        self.merge_learned(&spec::explicit_document(inventory), FabricDocument::clone)
+    }
+
+    /// The fabric at a start with this document, whose cables are cables whatever was found at their
+    /// ports: an operator says so.
+    pub(super) fn starting_fabric(&self, document: &Fabric) -> Result<Option<Fabric>, String> {
+        let known = spec::explicit_document(document);
+        self.merge_learned(&known, |found| with_documented_cables(found, &known))
+    }
+
+    fn merge_learned(
+        &self,
+        known: &FabricDocument,
+        correct: impl Fn(&FabricDocument) -> FabricDocument,
+    ) -> Result<Option<Fabric>, String> {
         let Some(found) = self.stored.fabric.as_ref().filter(|_| self.learns_fabric) else {
             return Ok(None);
         };
-        let known = spec::explicit_document(inventory);
-        let whole = merge_inventory(&known, found)?;
+        let whole = merge_inventory(known, &correct(found))?;
         let fabric = Fabric::try_from(&whole).map_err(|error| error.to_string())?;
-        Ok(Some(fabric).filter(|_| whole != known))
+        Ok(Some(fabric).filter(|_| whole != *known))
     }
 
     /// The history of the fabric at a start with this one; empty where discovery finds it.
@@ -261,9 +294,28 @@ impl StateArchive {
         self.retry_at
     }
 
-    /// Stores the records in force again. The first failure was reported; another one is not.
+    /// Whether the policy in force is one that could not be stored.
+    pub(super) fn lacks_policy(&self) -> bool {
+        self.lacks_policy
+    }
+
+    /// Notes that a policy is in force which could not be stored.
+    pub(super) fn note_unstored_policy(&mut self) {
+        self.lacks_policy = true;
+    }
+
+    /// Stores the records in force again, and the numbers whether they are stored or not: that shows
+    /// whether the store can be written.
     pub(super) async fn retry_records(&mut self, records: impl Iterator<Item = StoreRecord>) {
         self.retry_at = None;
+        let generation = StoreRecord::Generation(self.stored.generation);
+        let numbers = match self.backend {
+            StoreBackend::Cluster(_) => vec![generation],
+            _ => vec![StoreRecord::Term(self.stored.term), generation],
+        };
+        if self.write_records(numbers).await.is_err() {
+            return;
+        }
         for record in records {
             if self.store_record(record).await.is_err() {
                 return;
@@ -275,39 +327,78 @@ impl StateArchive {
     /// and the finding reports that a restart would lose it.
     pub(super) async fn store_or_report(&mut self, record: StoreRecord) -> Option<Finding> {
         let error = self.store_record(record).await.err()?;
-        Some(Finding::error("store", format!("in force, but not stored: {error}")))
+        Some(unstored_finding(&error))
     }
 
-    /// Stores a change, unless it is stored already. After a failure the stored value is unknown,
-    /// as only the response may have been lost; the records in force are then stored again soon.
+    /// As [`StateArchive::store_records`] for one.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) async fn store_record(&mut self, record: StoreRecord) -> Result<(), String> {
+        self.store_records(vec![record]).await
+    }
+
+    /// Stores changes, unless they are stored already: in a file all or none, in etcd one after the
+    /// other. After a failure the stored values are unknown, as only the response may have been lost;
+    /// the records in force are then stored again soon.
     ///
     /// # Errors
     /// The write failed or its response was lost.
-    pub(super) async fn store_record(&mut self, record: StoreRecord) -> Result<(), String> {
-        if self.stored.holds_record(&record) {
-            return Ok(());
-        }
-        let writing = record.clone();
+    pub(super) async fn store_records(
+        &mut self,
+        mut records: Vec<StoreRecord>,
+    ) -> Result<(), String> {
+        records.retain(|record| !self.stored.holds_record(record));
+        if records.is_empty() { Ok(()) } else { self.write_records(records).await }
+    }
+
+    async fn write_records(&mut self, records: Vec<StoreRecord>) -> Result<(), String> {
+        let writing = records.clone();
         let written = match self.backend.clone() {
             StoreBackend::Disabled => return Ok(()),
             StoreBackend::File(store) => {
-                match spawn_blocking(move || store.write_records(&[writing])).await {
+                match spawn_blocking(move || store.write_records(&writing)).await {
                     Ok(written) => written.map_err(|error| error_chain(&error)),
                     Err(_) => Err("storing it panicked".to_owned()),
                 }
             }
             StoreBackend::Cluster(client) => {
-                client.store_record(writing).await.map_err(|error| error_chain(&error))
+                let mut written = Ok(());
+                for record in writing {
+                    if written.is_ok() {
+                        written = client.store_record(record).await;
+                    }
+                }
+                written.map_err(|error| error_chain(&error))
             }
         };
-        match written {
-            Ok(()) => self.stored.apply_record(record),
-            Err(_) => {
-                self.stored.forget_record(&record);
-                self.retry_at = Some(Instant::now() + RETRY_AFTER);
+        for record in records {
+            let is_number = matches!(record, StoreRecord::Term(_) | StoreRecord::Generation(_));
+            match &written {
+                Ok(()) => {
+                    self.lacks_policy &= !matches!(record, StoreRecord::Policy(_));
+                    self.stored.apply_record(record);
+                }
+                // Every observation asks for the numbers, and a retry stores them anyway.
+                Err(_) if is_number => self.stored.apply_record(record),
+                Err(_) => self.stored.forget_record(&record),
             }
         }
+        self.note_outcome(&written);
         written
+    }
+
+    /// Raises the alarm after a failed write, and ends it after one that succeeded.
+    fn note_outcome(&mut self, written: &Result<(), String>) {
+        let Err(error) = written else {
+            return self.findings.clear_finding(STORE_ALARM);
+        };
+        self.retry_at = Some(Instant::now() + RETRY_AFTER);
+        let text = format!(
+            "the store cannot be written: {error}; drains and rollbacks are in force and end with a \
+             restart, other changes are refused; free its disk, and this ends within seconds"
+        );
+        self.findings.report_finding(STORE_ALARM, Finding::error("store", text));
     }
 
     /// Reserves the next block of generations once half of the present one is used, so that a
@@ -319,6 +410,12 @@ impl StateArchive {
         }
         self.store_or_report(StoreRecord::Generation(spent + GENERATION_BLOCK)).await
     }
+}
+
+/// The finding about something in force that could not be stored.
+pub(super) fn unstored_finding(error: &str) -> Finding {
+    let text = format!("in force, but not stored, and ends with a restart before it is: {error}");
+    Finding::error("store", text)
 }
 
 /// Whether the fabric has a switch or cable of this name.
@@ -389,6 +486,30 @@ fn merge_inventory(
         now.tier = before.tier;
     }
     Ok(FabricDocument { switches, ..found.clone() })
+}
+
+/// What was found, with the cables between switches that `known` has. Hosts that were found at their
+/// ports are gone until they are found elsewhere.
+fn with_documented_cables(found: &FabricDocument, known: &FabricDocument) -> FabricDocument {
+    let node = |end: &str| end.rsplit_once(':').map_or(end, |(node, _)| node).to_owned();
+    let is_switch = |end: &String| known.switches.iter().any(|switch| switch.name == node(end));
+    let mut corrected = found.clone();
+    for cable in known.links.iter().filter(|link| is_switch(&link.a) && is_switch(&link.b)) {
+        let ends = [&cable.a, &cable.b];
+        let is_at_port = |link: &LinkDocument| ends.contains(&&link.a) || ends.contains(&&link.b);
+        let is_known = |link: &LinkDocument| ends.contains(&&link.a) && ends.contains(&&link.b);
+        if corrected.links.iter().any(is_known) {
+            continue;
+        }
+        let displaced = corrected.links.iter().filter(|link| is_at_port(link));
+        let displaced: BTreeSet<String> =
+            displaced.flat_map(|link| [node(&link.a), node(&link.b)]).collect();
+        corrected.hosts.retain(|host| !displaced.contains(&host.name));
+        let is_host = |end: &str| !is_switch(&end.to_owned()) && displaced.contains(&node(end));
+        corrected.links.retain(|link| !is_at_port(link) && !is_host(&link.a) && !is_host(&link.b));
+        corrected.links.push(cable.clone());
+    }
+    corrected
 }
 
 /// The jobs whose hosts all exist, and a finding for each of the others.

@@ -45,7 +45,7 @@ use crate::southbound::{
 };
 use crate::standing_findings::StandingFindings;
 use crate::state::{EventSubmission, State, StateEvent};
-use crate::store::StoreRecord;
+use crate::store::{EmbeddedStore, StoreRecord};
 use crate::supervision::{LoopHeartbeat, TaskSupervisor};
 use crate::trace_export::TraceExporter;
 
@@ -86,10 +86,11 @@ impl Controller {
         if let Some(program) = &config.sai_program {
             select_program(program)?;
         }
-        let mut archive = StateArchive::open(&config, &network)?;
+        let findings = StandingFindings::default();
+        let mut archive = StateArchive::open(&config, &network, findings.clone())?;
         config.term = archive.first_term(config.term);
         let clock = network.start_clock();
-        let audit = open_audit(&config, clock)?;
+        let audit = open_audit(&config, clock, archive.embedded_store().as_ref())?;
         let history = archive.fabric_history(&fabric, clock.unix_now());
         if archive.stored_fabric_history().is_some_and(|stored| *stored != history) {
             // The file was edited: the next start must not take that for another edit.
@@ -102,7 +103,6 @@ impl Controller {
         let meter = ChangeMeter::new(trace_exporter(&config, clock)?);
         let (discovery, packet_io) = LinkDiscovery::new(&config.discovery, QUEUED_PACKETS);
         let stop = CancellationToken::new();
-        let findings = StandingFindings::default();
         report_loss(&archive, &findings);
         report_other_file(&history, &findings);
         let supervisor = TaskSupervisor::new(findings.clone(), stop.clone());
@@ -238,8 +238,13 @@ fn session_context(
 }
 
 /// Opens the audit trail with a record of the start.
-fn open_audit(config: &Config, clock: Clock) -> Result<AuditTrail, ControllerError> {
-    let audit = AuditTrail::open(&config.audit, clock).map_err(ControllerError::Audit)?;
+fn open_audit(
+    config: &Config,
+    clock: Clock,
+    store: Option<&Arc<EmbeddedStore>>,
+) -> Result<AuditTrail, ControllerError> {
+    let audit = AuditTrail::open_anchored(&config.audit, clock, store);
+    let audit = audit.map_err(ControllerError::Audit)?;
     let detail = format!("controller {}, version {}", config.controller, env!("CARGO_PKG_VERSION"));
     audit.record_action(AuditAction::Started, "crux", "", &detail);
     Ok(audit)
@@ -301,7 +306,7 @@ fn restore_inputs(
     clock: Clock,
 ) -> (Fabric, StateEvent) {
     let mut findings = Vec::new();
-    let learned = or_finding(archive.learned_fabric(&fabric), &mut findings).flatten();
+    let learned = or_finding(archive.starting_fabric(&fabric), &mut findings).flatten();
     let fabric = archive.with_last_failures(&learned.unwrap_or(fabric));
     let (event, unfit) = archive.starting_event(fabric.clone(), policy, clock.unix_now());
     findings.iter().chain(&unfit).for_each(log_finding);

@@ -24,6 +24,7 @@ use tracing::error;
 
 pub(super) use self::fabric_change::{fabric_of, report_other_file};
 use self::submission_queue::SubmissionQueue;
+use super::archive::unstored_finding;
 use super::cluster::Cluster;
 use super::lowering::{LoweredRollout, RolloutLowering};
 use super::membership::ClusterWake;
@@ -33,6 +34,7 @@ use super::publisher::Publisher;
 use super::quiet_timer::QuietTimer;
 use super::state_driver::StateDriver;
 use crate::audit::AuditTrail;
+use crate::policy_history::PolicyContent;
 use crate::southbound::ChangeOrigin;
 use crate::southbound::connection::ComputationPanicked;
 use crate::standing_findings::StandingFindings;
@@ -229,7 +231,7 @@ impl Core {
         }
         match event {
             StateEvent::FabricLearned(fabric) => self.adopt_learned(fabric, received).await,
-            event if event.changes_policy() => self.store_then_step(event).await,
+            event if event.is_ordered() => self.store_then_step(event).await,
             event => self.step_and_store(event).await,
         }
     }
@@ -256,22 +258,45 @@ impl Core {
         effects
     }
 
-    /// Stores a change of the policy, then steps. A copy of the state applies the event first to
-    /// get the record; if that cannot be stored, nothing has changed.
+    /// Stores what an operator changes, then steps. A copy of the state applies the event first to
+    /// get the record; if that cannot be stored, nothing has changed. Except in an emergency: a
+    /// broken part must not wait for a disk.
     async fn store_then_step(&mut self, event: StateEvent) -> Effects {
-        let cause = event.kind();
         let considered = self.state.state().clone().step(event.clone());
+        let mut unstored = None;
         if let Some(record) = considered.record
             && let Err(reason) = self.state.archive_mut().store_record(record).await
         {
-            // The record may be stored although the response was lost; a retry then overwrites it.
-            return Effects {
-                cause,
-                generation: self.state.state().generation(),
-                ..Effects::from_refusal(unstored_finding("policy", &reason))
-            };
+            // A leader that was replaced meanwhile decides nothing any more.
+            if !self.is_emergency(&event) || !self.cluster.may_decide() {
+                // The record may be stored although the response was lost; a retry then overwrites it.
+                let about = event.shared_subject().unwrap_or("store");
+                return Effects {
+                    cause: event.kind(),
+                    generation: self.state.state().generation(),
+                    ..Effects::from_refusal(refused_unstored(about, &reason))
+                };
+            }
+            self.state.archive_mut().note_unstored_policy();
+            unstored = Some(unstored_finding(&reason));
         }
-        Effects { record: None, ..self.step_state(event) }
+        let mut effects = Effects { record: None, ..self.step_state(event) };
+        effects.findings.extend(unstored);
+        effects
+    }
+
+    /// Whether a change of the policy is in force also where it cannot be stored: it drains, or goes
+    /// back to what worked.
+    fn is_emergency(&self, event: &StateEvent) -> bool {
+        let history = self.state.state().policy_history();
+        match event {
+            StateEvent::PolicyProposed(proposal) => history.is_known(&proposal.content),
+            StateEvent::PolicyChanged(policy) => history.is_known(&PolicyContent::from(policy)),
+            StateEvent::PolicyRolledBack(_) => true,
+            // A restart loses what is confirmed as well.
+            StateEvent::PolicyConfirmed => self.state.archive().lacks_policy(),
+            _ => false,
+        }
     }
 
     /// Adopts a plan. The receipts of the events that it covers follow its tables.
@@ -298,7 +323,10 @@ impl Core {
 }
 
 /// The refusal of a change that could not be stored.
-fn unstored_finding(about: &str, reason: &str) -> Finding {
-    let text = format!("refused: it could not be stored, and nothing is changed: {reason}");
+fn refused_unstored(about: &str, reason: &str) -> Finding {
+    let text = format!(
+        "refused: it could not be stored, and nothing is changed: {reason}; drains and rollbacks are \
+         accepted meanwhile"
+    );
     Finding::error(about, text)
 }

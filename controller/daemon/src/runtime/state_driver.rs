@@ -144,11 +144,12 @@ impl StateDriver {
         if self.archive.retry_due().is_none() {
             return;
         }
-        let fabric = self
-            .archive
-            .learns_fabric()
-            .then(|| StoreRecord::Fabric(Box::new(spec::explicit_document(self.state.fabric()))));
-        let records = self.state.stored_records().into_iter().chain(fabric);
+        let fabric = if self.archive.learns_fabric() {
+            StoreRecord::Fabric(Box::new(spec::explicit_document(self.state.fabric())))
+        } else {
+            StoreRecord::FabricHistory(Box::new(FabricHistory::clone(&self.fabric_history())))
+        };
+        let records = self.state.stored_records().into_iter().chain([fabric]);
         self.archive.retry_records(records).await;
     }
 }

@@ -94,6 +94,11 @@ impl StateEvent {
         }
     }
 
+    /// Whether an operator orders it, and is to have an answer that a restart does not belie.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.changes_policy() || matches!(self, Self::JobsChanged(_))
+    }
+
     /// Whether it is an operator's change of the policy.
     pub fn changes_policy(&self) -> bool {
         matches!(

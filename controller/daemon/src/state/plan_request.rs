@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use planner::{Job, Plan, PlanDepth, PlanInput, PlanMemory, PlanReport, Policy};
+use planner::{Interrupt, Job, Plan, PlanDepth, PlanInput, PlanMemory, PlanReport, Policy};
 use topology::{Fabric, Finding};
 
 use crate::pipelines::FabricWiring;
@@ -51,6 +51,12 @@ impl PlanRequest {
     /// The request of full depth.
     pub(crate) fn at_full_depth(self) -> Self {
         Self { depth: PlanDepth::Full, ..self }
+    }
+
+    /// The request with an interrupt, after which its plan must not be used.
+    pub(crate) fn with_interrupt(mut self, interrupt: Interrupt) -> Self {
+        self.policy.interrupt = interrupt;
+        self
     }
 
     /// The policy to plan by.

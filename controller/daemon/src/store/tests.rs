@@ -9,7 +9,7 @@ use redb::StorageBackend;
 use topology::spec::FabricDocument;
 
 use super::{EmbeddedStore, StoreError, StoreRecord, StoredState};
-use crate::policy_history::{PolicyContent, PolicyRevision};
+use crate::policy_history::{PolicyContent, PolicyRevision, PolicyTrial};
 
 /// A disk that records every request.
 #[derive(Clone, Debug, Default)]
@@ -302,10 +302,39 @@ fn a_store_behind_its_mark_says_what_it_lost() {
     std::fs::copy(&backup, &path).unwrap();
     let store = EmbeddedStore::open(&path).unwrap();
     let lost = store.lost_progress().unwrap();
-    assert_eq!(lost.as_deref(), Some("term 3 instead of 4 and policy revision 7 instead of 9"));
+    assert_eq!(
+        lost.as_deref(),
+        Some("term 3 instead of 4 and policy revision 7 instead of 9 and change 1 instead of 2")
+    );
     assert_eq!(store.highest_term().unwrap(), 4, "switches have seen it");
     store.write_records(&[StoreRecord::Term(5), revision(10)]).unwrap();
     assert_eq!(store.lost_progress().unwrap(), None);
+}
+
+/// Found by attack: a confirmed revision has the number of its trial, so a file whose end was zeroed
+/// after the confirmation came back as the trial, and with the policy from before it.
+#[test]
+fn a_lost_confirmation_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, earlier] = ["store", "earlier"].map(|name| folder.path().join(name));
+    let revision = |trial: Option<PolicyTrial>| {
+        StoreRecord::Policy(Box::new(PolicyRevision { number: 7, trial, ..Default::default() }))
+    };
+    let before = PolicyContent::default();
+    let trial = PolicyTrial { until_ms: 1, before, awaits_confirmation: false };
+    let store = EmbeddedStore::open(&path).unwrap();
+    store.write_records(&[revision(Some(trial))]).unwrap();
+    drop(store);
+    std::fs::copy(&path, &earlier).unwrap();
+    let store = EmbeddedStore::open(&path).unwrap();
+    store.write_records(&[revision(None)]).unwrap();
+    drop(store);
+    std::fs::copy(&earlier, &path).unwrap();
+    let store = EmbeddedStore::open(&path).unwrap();
+    assert_eq!(store.lost_progress().unwrap().as_deref(), Some("change 1 instead of 2"));
+    assert_eq!(store.lost_file(), None);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(store.lost_file(), Some(&*path));
 }
 
 #[test]

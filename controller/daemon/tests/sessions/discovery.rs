@@ -463,3 +463,87 @@ async fn a_survey_does_not_disturb_a_controller() {
     assert_eq!(verified(&lab, &controller).await.generation, before.generation);
     controller.shutdown().await;
 }
+
+/// Hosts at two leaves, which pass on everything but ARP once they are told to. NIC 0 is the first.
+struct RelayingHosts {
+    hosts: [Host; 2],
+    relays: bool,
+}
+
+impl NetworkEndpoint for RelayingHosts {
+    fn receive_packet(&mut self, nic: u32, packet: &[u8], at: u64, out: &mut EndpointOutbox) {
+        match packet[12..14] {
+            [8, 6] => self.hosts[nic as usize].receive_packet(nic, packet, at, out),
+            _ if self.relays => out.send_packet(1 - nic, packet),
+            _ => out.send_packet(nic, &self.hosts[nic as usize].announcement()),
+        }
+    }
+
+    fn handle_timer(&mut self, _: u64, _: u64, _: &mut EndpointOutbox) {}
+}
+
+/// Found by attack: two hosts that relay probes became a cable, on which sources and DSCP are
+/// trusted. Only the document of an operator makes one where a host was found.
+#[tokio::test]
+async fn hosts_that_relay_probes_stay_hosts() {
+    let fabric = document();
+    let ends = [0, 2].map(|nic| {
+        let nic = &fabric.nics()[nic];
+        (nic.mac.0, ipv4_octets(nic), fabric.endpoint_name(fabric.link(nic.uplink).to))
+    });
+    let relay_ends = ends.clone();
+    let wired = |builder: &mut EmulatedNetworkBuilder, devices: &[DeviceIndex]| {
+        for [a, b] in &cables() {
+            connect(builder, devices, [a, b]);
+        }
+        let hosts = relay_ends.clone().map(|(mac, ip, _)| Host { mac, ip, received: 0 });
+        let relay = builder.add_endpoint(Box::new(RelayingHosts { hosts, relays: false }));
+        for (nic, (_, _, at)) in (0..).zip(&relay_ends) {
+            let end = port(devices, at);
+            builder.connect_wire(WireEnd::Nic(relay, nic), end, wire()).unwrap();
+        }
+    };
+    let lab = Lab::wired(|_| ServiceOptions::default(), wired).await;
+    lab.switches.devices.release_clock(ClockPace::Free).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("crux.redb");
+    let stored = |raw: &mut RawConfig| raw.store.path = Some(store.clone());
+    let controller = learning(&lab, stored).await;
+    let learned = rollout_with(&controller, |had| had.fabric.hosts().len() == 2).await.fabric;
+    assert_eq!(learned.cables().count(), cables().len() + 2);
+
+    let relay = lab.switches.devices.endpoint(EndpointIndex(0));
+    relay.with_endpoint(|hosts: &mut RelayingHosts, _, _| hosts.relays = true).await.unwrap();
+    let cable = format!("{}-{}", ends[0].2, ends[1].2);
+    let is_reported = |seen: &DiscoveryReport| {
+        seen.findings
+            .iter()
+            .any(|finding| finding.about == cable && finding.text.contains("a host relays them"))
+    };
+    found(&controller, is_reported).await;
+    // For longer than what is found must last to count.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    let after = controller.current_rollout().unwrap().fabric;
+    assert_eq!((after.hosts().len(), shape(&after)), (2, shape(&learned)));
+    assert!(found(&controller, is_reported).await.topology.links.len() >= 2 * cables().len());
+    controller.shutdown().await;
+
+    let mut document = topology::spec::explicit_document(&inventory(&lab));
+    document.links.push(topology::spec::LinkDocument {
+        a: ends[0].2.clone(),
+        b: ends[1].2.clone(),
+        gbps: 100.0,
+        scheduler: None,
+        metres: None,
+    });
+    let documented = Fabric::try_from(&document).unwrap();
+    let again = config(|raw| {
+        probing(raw);
+        stored(raw);
+        (raw.discovery.learn, raw.discovery.ports) = (true, 8);
+    });
+    let again = Controller::start(again, documented, Policy::default()).await.unwrap();
+    let names = |fabric: &Fabric| shape(fabric).0.iter().any(|name| *name == cable);
+    rollout_with(&again, |had| names(&had.fabric) && had.fabric.hosts().is_empty()).await;
+    again.shutdown().await;
+}

@@ -8,11 +8,12 @@ use api::northbound::WatchEventsRequest;
 use api::northbound::northbound_client::NorthboundClient;
 use api::telemetry::telemetry_client::TelemetryClient;
 use controller::config::AccessRole;
-use controller::{Config, RawConfig};
+use controller::{Config, RawConfig, StateEvent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use topology::{HostId, NicId};
 
 use crate::grpc::token;
 use crate::http::{ask, ask_with};
@@ -400,5 +401,34 @@ async fn idle_streams_of_events_keep_nobody_from_a_drain() {
     let (status, answer) = ask(served.at, "/v1/policy/apply", Some(drain)).await;
     assert_eq!(status, 200, "{answer}");
     drop(streams);
+    served.end().await;
+}
+
+/// Found by attack: one preview with a large budget kept the thread for 641 s, also when its caller
+/// had left.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_ends_when_its_caller_leaves() {
+    let lab = Lab::new().await;
+    let served = lab.served(&open_config()).await;
+    let jobs = (0..24_u16).map(|number| {
+        let mut job = lab.job(&format!("job{number}"), 50_000 + number);
+        job.compute_seconds = 0.02 + 0.003 * f64::from(number);
+        job.flows[0].bytes = 2e8 + 3e7 * f64::from(number % 4);
+        job.flows[0].src = NicId(u32::from(number % 2));
+        job.flows[0].dst = NicId(2 + u32::from(number / 2 % 2));
+        let hosts = [u32::from(number % 2), 2 + u32::from(number / 2 % 2)];
+        job.gpus = hosts.map(|host| (HostId(host), 1)).into();
+        job
+    });
+    served.controller.submit_event(StateEvent::JobsChanged(jobs.collect())).await.unwrap();
+    let preview = async |events: u32| {
+        let text = format!("search_events = {events}");
+        let body = format!(r#"{{"policy": {{"file": "p.toml", "text": "{text}"}}}}"#);
+        ask(served.at, "/v1/policy/preview", Some(&body)).await
+    };
+    let left = timeout(Duration::from_secs(2), preview(100_000_000)).await;
+    assert!(left.is_err(), "the preview is no long one: {left:?}");
+    let (status, answer) = timeout(DEADLINE, preview(0)).await.unwrap();
+    assert_eq!(status, 200, "{answer}");
     served.end().await;
 }

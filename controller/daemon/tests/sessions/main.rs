@@ -27,6 +27,8 @@ mod failures;
 #[cfg(test)]
 mod foreign_programs;
 #[cfg(test)]
+mod full_disk;
+#[cfg(test)]
 mod gnmi;
 #[cfg(test)]
 mod grpc;

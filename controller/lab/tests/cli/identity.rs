@@ -139,10 +139,11 @@ async fn a_new_fabric_is_closed_and_its_parts_trust_each_other() {
     let waiting = board.wait_until(|lines| !refused_ones(lines).is_empty());
     let lines = timeout(Duration::from_secs(60), waiting).await.unwrap();
     assert_eq!(refused_ones(&lines), [SwitchId(u32::try_from(leaf1).unwrap())]);
-    let output = files.crux(&[&jobs[..], &["id/operator.token"]].concat());
-    assert!(!output.status.success(), "{output:?}");
+    // Callers and switches are asked about at times of their own.
     let ended = timeout(Duration::from_secs(60), first_line(follower.0.stderr.take())).await;
     assert!(ended.unwrap().contains("lost the controller"));
+    let output = files.crux(&[&jobs[..], &["id/operator.token"]].concat());
+    assert!(!output.status.success(), "{output:?}");
 
     printed(&files.crux(&["cert", "renew", "--folder", "id", "switch-leaf1", "client"]));
     servers[leaf1].replace_certificates(&tls_of("leaf1")).unwrap();
@@ -222,6 +223,38 @@ fn files_for_the_packaged_services_are_complete() {
         );
         assert!(flags.contains("--grpc-server-with-client-auth --allow-role =controller.crux"));
     }
+}
+
+/// Found by attack: a full disk left half an authority, a umask of 0 files that everybody may change,
+/// and names went into files and certificates as they were.
+#[test]
+fn an_authority_is_whole_or_not_there_and_of_its_owner() {
+    let fabric = include_str!("../../../../scripts/packaging/examples/local.toml");
+    let files = Files::with(&[("local.toml", fabric.as_bytes())]);
+    let init = ["init", "--folder", "id", "--fabric", "local.toml"];
+    for name in ["", "../../x", "*.evil", "a\u{1b}[2J", "host:9300", "a..b", "-x"] {
+        let named = format!("--name={name}");
+        refused(&files.crux(&[&init[..], &[&named]].concat()), &["--name", "no wildcard"]);
+    }
+    let line = format!("umask 0; {} {}", env!("CARGO_BIN_EXE_crux-lab"), init.join(" "));
+    // The files of certificates are smaller than a kilobyte, and the configuration is not.
+    let half = files.shell(&format!("ulimit -f 1; {line}")).output().unwrap();
+    assert!(!half.status.success());
+    assert!(!files.path("id/ca.key.pem").exists() && !files.path("id/ca.pem").exists());
+    printed(&files.shell(&line).output().unwrap());
+    let mut entries = std::fs::read_dir(files.path("id")).unwrap();
+    assert!(entries.all(|entry| {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        entry.file_type().unwrap().is_file() && mode & 0o022 == 0
+    }));
+    assert_eq!(files.path("id").metadata().unwrap().permissions().mode() & 0o777, 0o755);
+
+    let open = files.path("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let init = ["init", "--folder", "open", "--fabric", "local.toml"];
+    refused(&files.crux(&init), &["everybody may write to it"]);
 }
 
 #[test]

@@ -264,7 +264,9 @@ async fn no_port_speaks_in_the_clear_or_with_weak_versions_and_ciphers() {
 /// Files of an installation that anybody may read: certificates, their list, the configuration.
 fn is_public(name: &str) -> bool {
     let is_certificate = name.ends_with(".pem") && !name.ends_with(".key.pem");
-    is_certificate || name.ends_with(".toml") || name == "certificates.json"
+    is_certificate
+        || name.ends_with(".toml")
+        || ["certificates.json", "revoked.json"].contains(&name)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,7 @@ use super::{
     MAX_RULES, PathMethod, Policy, SlowdownLimit, TransportModel, job_level_count,
 };
 use crate::input::JobId;
+use crate::interrupt::Interrupt;
 use crate::name_matching::DocumentFieldError;
 use topology::Fabric;
 
@@ -269,6 +270,7 @@ impl PolicyDocument {
             max_pins_per_switch: self.max_pins_per_switch,
             max_correction: self.max_correction,
             search_events: self.search_events,
+            interrupt: Interrupt::default(),
             transport: self.transport,
             connection: ConnectionTimeout {
                 ib_timeout: self.ib_timeout,

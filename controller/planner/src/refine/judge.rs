@@ -15,6 +15,7 @@ use super::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
 use super::horizon::{COARSE_START, FIRST_START, SimulatedHorizon};
 use crate::input::Job;
 use crate::input_digest::digest_list;
+use crate::interrupt::Interrupt;
 use crate::parallel::map_in_threads;
 use crate::policy::Policy;
 use crate::traffic::IndexedTraffic;
@@ -47,6 +48,8 @@ pub(super) struct Judge<'a> {
     charged: u64,
     /// The longest wait that is followed, seconds.
     pub(super) wait_limit: f64,
+    /// Raised where nothing more needs to be simulated.
+    interrupt: Interrupt,
     /// What became of the members.
     known: BTreeMap<RunKey, Rc<[MemberOutcome]>>,
 }
@@ -127,13 +130,16 @@ impl<'a> Judge<'a> {
             runs: 0,
             charged: 0,
             wait_limit: policy.service_bound().min(policy.connection.timeout_seconds()),
+            interrupt: policy.interrupt.clone(),
             known: BTreeMap::new(),
         }
     }
 
-    /// What all simulations so far cost, in events, and what else was charged.
+    /// What all simulations so far cost, in events, and what else was charged; more than any budget
+    /// once nothing more needs to be simulated.
     pub(super) fn event_cost(&self) -> u64 {
-        self.cost + self.charged
+        let spent = self.cost + self.charged;
+        if self.interrupt.is_raised() { spent.max(u64::MAX / 2) } else { spent }
     }
 
     /// Counts the cost of asking a model, in events.
@@ -198,6 +204,9 @@ impl<'a> Judge<'a> {
         if let Some(known) = self.known.get(&key) {
             return Some(Rc::clone(known));
         }
+        if self.interrupt.is_raised() {
+            return None;
+        }
         let run = self.simulation(group, levels, sample).run();
         self.keep_run(key, run)
     }
@@ -230,9 +239,12 @@ impl<'a> Judge<'a> {
             }
         }
         let unknown: Vec<_> = unknown.into_iter().collect();
-        let runs = map_in_threads(&unknown, |(_, simulation)| simulation.run());
+        let interrupt = self.interrupt.clone();
+        let runs = map_in_threads(&unknown, |(_, simulation)| {
+            (!interrupt.is_raised()).then(|| simulation.run())
+        });
         for ((key, _), run) in unknown.into_iter().zip(runs) {
-            self.keep_run(key, run);
+            run.and_then(|run| self.keep_run(key, run));
         }
     }
 

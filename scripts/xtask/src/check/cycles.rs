@@ -49,7 +49,7 @@ const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("pipelines", 1),
     ("standing_findings", 0),
     ("supervision", 1),
-    ("audit", 2),
+    ("audit", 3),
     ("certificates", 2),
     ("liveness", 2),
     ("southbound", 2),

@@ -53,4 +53,9 @@ config_section! {
     /// most half of the places (429).
     #[schemars(range(min = 1))]
     planning_queue: usize = 8 => planning_queue: NonZeroUsize,
+    /// Time of these threads that one token may use at once, or one address where there are no
+    /// tokens; a quarter of the time that passes comes back. A preview that would use more is
+    /// ended, and further ones are refused (429).
+    #[schemars(range(min = 1))]
+    planning_ms: u64 = 300_000 => planning: Duration,
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use topology::spec::{FabricDocument, explicit_document};
 use topology::{AvailabilityChange, Fabric, Finding};
 
-use super::{Core, unstored_finding};
+use super::{Core, refused_unstored};
 use crate::fabric_history::{FabricHistory, is_same};
 use crate::runtime::archive::or_finding;
 use crate::runtime::log::log_finding;
@@ -64,27 +64,28 @@ impl Core {
             return refuse(refusal);
         }
         let event = self.fabric_event(&fabric);
-        match self.consider_event(event.clone()) {
+        let next = match self.consider_event(event.clone()) {
             Err(refusal) => return refuse(refusal),
             Ok((_, lost)) if !lost.is_empty() && !force => return refuse(lost_jobs_finding(&lost)),
-            Ok(_) => {}
-        }
+            Ok((next, _)) => next,
+        };
         let document = explicit_document(&fabric);
         let history = FabricHistory::clone(&self.state.fabric_history());
         let history = if is_of_file { history.with_file(document.clone()) } else { history };
         let changes = history.latest().is_none_or(|latest| !is_same(&latest.document, &document));
         let history = if changes { history.with_revision(document, signature) } else { history };
-        let record = StoreRecord::FabricHistory(Box::new(history.clone()));
-        if let Err(reason) = self.state.archive_mut().store_record(record).await {
-            return refuse(unstored_finding("fabric", &reason));
+        // Together with the policy, which drains parts of this fabric and of no other.
+        let policy = StoreRecord::Policy(Box::new(next.policy_history().latest().clone()));
+        let records = vec![policy, StoreRecord::FabricHistory(Box::new(history.clone()))];
+        if let Err(reason) = self.state.archive_mut().store_records(records).await {
+            return refuse(refused_unstored("fabric", &reason));
         }
         report_other_file(&history, &self.findings);
         self.state.publish_fabric_history(history);
         if !changes {
             return Effects { cause: "a fabric", generation, ..Effects::default() };
         }
-        let effects = self.step_to_fabric(event, now).await;
-        self.store_effects(effects).await
+        Effects { record: None, ..self.step_to_fabric(event, now).await }
     }
 
     /// Adopts a fabric that discovery found.

@@ -9,9 +9,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::{ControllerHandle, StateEvent};
+use controller::northbound::service::{
+    ApplyPolicyRequest, NorthboundService, PreviewPolicyRequest,
+};
+use controller::{Config, ControllerAccess, ControllerHandle, StateEvent};
+use planner::{PolicyEdit, PolicyEditAction};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use topology::SwitchId;
 
 use super::controller_setup::controller_config;
@@ -23,11 +27,50 @@ use super::scenario_run::{CALM, POLL_INTERVAL, ScenarioRun};
 /// The deadline for honest switches, while others still lie.
 const HONEST_TIMEOUT: Duration = Duration::from_secs(6);
 
+/// The deadline for what an operator needs in an emergency, whatever others do.
+const EMERGENCY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The part that an operator drains under attack.
+const DRAINED: &str = "spine2";
+
 /// Hostile parties of a run, and what they have found out.
 #[derive(Default)]
 pub(super) struct HostileParties {
     reporters: Option<ReporterGroup>,
     floods: JoinSet<Result<(), String>>,
+}
+
+/// Drains a switch at each controller, of which one leads, and asks it for its findings.
+async fn drain_under_attack(
+    accesses: Vec<ControllerAccess>,
+    config: Config,
+    after: Duration,
+) -> Result<(), String> {
+    sleep(after).await;
+    let edit =
+        PolicyEdit { action: PolicyEditAction::Drain, name: DRAINED.to_owned(), value: None };
+    let change = PreviewPolicyRequest { edits: vec![edit], ..PreviewPolicyRequest::default() };
+    let order = ApplyPolicyRequest { change, force: true, ..ApplyPolicyRequest::default() };
+    for access in accesses {
+        let permit = access.watch_permit();
+        let leads = permit.borrow().may_write(Instant::now());
+        let service = NorthboundService::new(access, &config);
+        let drained = timeout(EMERGENCY_TIMEOUT, service.apply_policy(&order)).await;
+        let drained = drained.map_err(|_| "a drain under attack has no answer in time")?;
+        // Refused if it is drained already, or by a controller that does not lead.
+        let is_in_force = drained.as_ref().is_ok_and(|done| done.applied)
+            || service
+                .get_policy()
+                .await
+                .is_ok_and(|had| had.content.policy.drained.iter().any(|part| part == DRAINED));
+        if leads && !is_in_force && permit.borrow().may_write(Instant::now()) {
+            return Err(format!("a drain under attack is refused: {drained:?}"));
+        }
+        let findings = timeout(EMERGENCY_TIMEOUT, service.list_findings()).await;
+        findings
+            .map_err(|_| "doctor under attack has no answer in time")?
+            .map_err(|error| format!("doctor under attack: {error}"))?;
+    }
+    Ok(())
 }
 
 impl ScenarioRun {
@@ -42,7 +85,10 @@ impl ScenarioRun {
         let config = controller_config(1, 1, self.led)?;
         self.parties.reporters = Some(ReporterGroup::open(self.fabric.clone(), &config)?);
         self.submit_reported().await?;
+        let accesses: Vec<_> = self.controllers.values().map(|one| one.access().clone()).collect();
+        let draining = tokio::spawn(drain_under_attack(accesses, config, until / 2));
         self.play_lossy_steps(steps, until).await?;
+        draining.await.map_err(|_| "draining panicked".to_owned())??;
         lock_mutex(&self.testbed).is_lossy = false;
         self.await_honest().await?;
         self.check_verified().await?;

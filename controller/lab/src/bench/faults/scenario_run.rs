@@ -295,6 +295,8 @@ impl ScenarioRun {
     /// Ends the faults and sends all facts again.
     pub(super) async fn restore_facts(&mut self) -> Result<(), String> {
         self.end_faults().await?;
+        // A full disk had a controller refuse them.
+        self.submit_jobs().await?;
         self.submit_policy().await
     }
 
