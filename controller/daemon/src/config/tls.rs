@@ -342,12 +342,20 @@ mod tests {
     fn files_are_read_again_for_every_connection_and_missing_ones_are_not_missed() {
         let folder = tempfile::tempdir().unwrap();
         let ca = folder.path().join("ca.pem");
-        std::fs::write(&ca, "first").unwrap();
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let tests = tests.join("../../bmv2-testbed/switch-server/tests/p4runtime/tls");
+        let [first, second] =
+            ["roots.pem", "switch.pem"].map(|name| std::fs::read(tests.join(name)).unwrap());
+        std::fs::write(&ca, &first).unwrap();
         let raw = RawTls { ca: Some(ca.clone()), ..RawTls::default() };
         let tls = raw.load_files(&ETCD).unwrap().unwrap();
-        std::fs::write(&ca, "second").unwrap();
-        assert_eq!(tls.reload_files().roots, b"second");
+        std::fs::write(&ca, &second).unwrap();
+        assert_eq!(tls.reload_files().roots, second);
         std::fs::remove_file(&ca).unwrap();
-        assert_eq!(tls.reload_files().roots, b"first", "what was read before stays");
+        assert_eq!(tls.reload_files().roots, first, "what was read before stays");
+        std::fs::write(&ca, "no certificate").unwrap();
+        assert_eq!(tls.reload_files().roots, first);
+        let error = raw.load_files(&ETCD).unwrap_err().to_string();
+        assert!(error.starts_with("etcd.tls.ca: "), "{error}");
     }
 }
