@@ -64,9 +64,6 @@ class Scenario:
             return problems
         if kind == "bmv2" and self.is_scheduled():
             return ["only the recordings of crux switch are read"]
-        fails = any(event.link_down for phase in self.phases for event in phase.event)
-        if kind == "bmv2" and fails:
-            return ["simple_switch_grpc stops forwarding when one of its interfaces goes down"]
         return []
 
     def is_scheduled(self):

@@ -3,15 +3,19 @@
 A leaf answers every ARP request and neighbour solicitation of its hosts, so any gateway will do.
 """
 
+import functools
 import ipaddress
 import pathlib
 import sys
 
+from mininet.link import Intf
 from mininet.node import Host
 
 from . import documents
 
 MTU = 9000
+# The routing table of the first NIC.
+FIRST_TABLE = 100
 # Any address will do: the leaf answers for all of them.
 GATEWAYS = {4: "169.254.0.1", 6: "fe80::1"}
 HERE = pathlib.Path(__file__).parent
@@ -26,28 +30,27 @@ def quiet(interface):
 
 
 def attach(interface, address, table):
-    """Shell lines that give an interface its only address and a routing table of its own."""
-    gateway = GATEWAYS[address.version]
+    """Shell lines that give an interface its only address, and have it use a routing table."""
     if address.version == 4:
         return [
             f"ip addr add {address}/32 dev {interface}",
-            f"ip route add default via {gateway} dev {interface} onlink table {table}",
             f"ip rule add from {address} lookup {table}",
         ]
     settings = ["accept_ra=0", "accept_dad=0", "addr_gen_mode=1", "disable_ipv6=0"]
     return [
         *(f"sysctl -qw net.ipv6.conf.{interface}.{setting}" for setting in settings),
         f"ip -6 addr add {address}/128 dev {interface} nodad",
-        f"ip -6 route add default via {gateway} dev {interface} onlink table {table}",
         f"ip -6 rule add from {address} lookup {table}",
     ]
 
 
-def default_route(interface, address):
-    """A shell line: packets without a source address leave by this interface."""
+def routes(interface, address, nic):
+    """Shell lines: packets with this address leave by this interface, and by the first those without
+    one. The kernel forgets them when the interface goes down."""
     family = "-6 " if address.version == 6 else ""
     gateway = GATEWAYS[address.version]
-    return f"ip {family}route replace default via {gateway} dev {interface} onlink"
+    route = f"ip {family}route replace default via {gateway} dev {interface} onlink"
+    return [f"{route} table {FIRST_TABLE + nic}", *([route] if nic == 0 else [])]
 
 
 class CruxHost(Host):
@@ -73,15 +76,23 @@ class CruxHost(Host):
                 f"sysctl -qw net.ipv4.conf.{interface}.rp_filter=0",
                 f"ip link set {interface} address {interface.mac}",
                 f"ip addr flush dev {interface}",
-                *attach(interface, address, 100 + nic),
+                *attach(interface, address, FIRST_TABLE + nic),
+                *routes(interface, address, nic),
             ]
-            if nic == 0:
-                lines.append(default_route(interface, address))
+            interface.ifconfig = functools.partial(self.set_status, nic)
         lines.append(f"{sys.executable} {HERE / 'offloads.py'} {' '.join(names)}")
         lines.append("ip link set lo up")
         _, errors, status = self.pexec("sh", "-e", "-c", "\n".join(lines))
         if status != 0:
             raise RuntimeError(f"{self.name}: {errors.strip()}")
+
+    def set_status(self, nic, *words):
+        """What Mininet's `configLinkStatus` calls: after `up` the host has its routes again."""
+        done = Intf.ifconfig(self.intfs[nic], *words)
+        if words == ("up",):
+            address = ipaddress.ip_address(self.ips[nic])
+            self.cmd("; ".join(routes(self.intfs[nic], address, nic)))
+        return done
 
     def addresses(self):
         """The address of each NIC."""

@@ -3,8 +3,13 @@
 The decision: who shapes a link is who sends. A port of `crux switch` has its own scheduler; behind
 simple_switch_grpc, whose queues know no rate in bytes, the kernel's HTB does the same with one class
 for each level. A link has the rate of its parameter `bw`, Mbit/s as Mininet's.
+
+simple_switch_grpc stops forwarding at all ports when one of its own interfaces is taken down, and is
+not mended by taking it up. Each of its ports is therefore an interface of its own, and a bridge joins
+that to the interface of the link, which may go down as often as it likes.
 """
 
+import functools
 import itertools
 import os
 import pathlib
@@ -95,6 +100,9 @@ class P4Switch(Switch):
                 controller.attach_switches(switches)
         return switches
 
+    def tidy(self):
+        """What is to be done after the program has ended."""
+
     def stop(self, deleteIntfs=True):
         """Ends the program, and waits for it."""
         if self.process is not None:
@@ -105,12 +113,17 @@ class P4Switch(Switch):
                 self.process.kill()
                 self.process.wait()
             self.log.close()
+            self.tidy()
         super().stop(deleteIntfs)
 
     def attached(self):
         """Names of interfaces by port."""
         ports = {port: str(interface) for port, interface in self.intfs.items()}
         return {port: name for port, name in ports.items() if name != "lo"}
+
+    def served(self):
+        """Names of the interfaces that the program reads, by port."""
+        return self.attached()
 
     def rates(self):
         """Bits per second of each port whose link has a rate."""
@@ -132,7 +145,7 @@ class P4Switch(Switch):
     def command(self):
         """The command line, the same for both kinds."""
         command = [*self.program, "--no-p4", "--device-id", str(self.device_id)]
-        for port, name in sorted(self.attached().items()):
+        for port, name in sorted(self.served().items()):
             command += ["-i", f"{port}@{name}"]
         command += self.own_flags()
         command += ["--", "--grpc-server-addr", self.p4runtime, "--cpu-port", "255"]
@@ -163,13 +176,52 @@ class Bmv2Switch(P4Switch):
         return ["simple_switch_grpc"]
 
     def prepare(self):
-        attached = self.attached()
+        attached, served = self.attached(), self.served()
+        # Mininet removes the links before it stops the switches.
+        self.joined = list(served.values())
+        for port, own in served.items():
+            subprocess.run(["ip", "-batch", "-"], input=joined(own, attached[port]), check=True)
+            for interface in (own, f"{own}o", f"{own}b"):
+                self.cmd(quiet(interface))
         for port, rate in self.rates().items():
-            lines = htb(attached[port], rate).encode()
+            lines = htb(served[port], rate).encode()
             subprocess.run(["tc", "-batch", "-"], input=lines, check=True)
 
+    def tidy(self):
+        for own in self.joined:
+            for interface in (f"{own}b", own):
+                subprocess.run(["ip", "link", "del", interface], capture_output=True, check=False)
+
+    def served(self):
+        return {port: f"bm{self.device_id}p{port}" for port in self.attached()}
+
     def own_flags(self):
+        # Several would listen on one port; a build without Thrift has no such flag.
+        if "--thrift-port" not in known_flags(self.program[0]):
+            return []
         return ["--thrift-port", str(10_000 + self.device_id % 10_000)]
+
+
+@functools.cache
+def known_flags(program):
+    """What a program says of its flags."""
+    done = subprocess.run([program, "--help"], capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def joined(own, attached):
+    """A bridge between an interface of the program and that of a link: lines for `ip -batch`. It
+    learns nothing and holds nothing back, as a cable."""
+    bridge = f"{own}b"
+    lines = [
+        f"link add {own} type veth peer name {own}o",
+        f"link add {bridge} type bridge forward_delay 0 ageing_time 0 mcast_snooping 0 "
+        "group_fwd_mask 65528",
+        *(f"link set {name} mtu {MTU}" for name in (own, f"{own}o")),
+        *(f"link set {name} master {bridge}" for name in (f"{own}o", attached)),
+        *(f"link set {name} up" for name in (own, f"{own}o", bridge)),
+    ]
+    return ("\n".join(lines) + "\n").encode()
 
 
 def htb(interface, rate):

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use p4::SwitchTables;
 use planner::{
-    Job, JobId, Plan, PlanDocument, PlanForecast, PlannedFlow, PlannedFlowDocument, TransportModel,
-    find_counted_pairs, with_learned_flows,
+    Job, JobId, Plan, PlanDocument, PlanForecast, PlannedFlow, PlannedFlowDocument,
+    StartShiftDocument, TransportModel, find_counted_pairs, with_learned_flows,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,6 +84,9 @@ pub struct JobChange {
     /// Between what bounds that is, whatever the phases in which jobs meet.
     #[serde(default)]
     pub iteration_band: ValueChange<Option<SecondsBand>>,
+    /// When it begins its iterations; none if it does not wait.
+    #[serde(default)]
+    pub start_shift: ValueChange<Option<StartShiftDocument>>,
     /// How much longer an iteration may take, seconds, where the policy says that hosts send under
     /// DCQCN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -219,11 +222,13 @@ fn job_changes(
         let levels = plans.map(|plan| plan.job(id).map(|(_, job)| job.level));
         let seconds = forecasts.map(|forecast| forecast.seconds(id));
         let bands = forecasts.map(|forecast| forecast.iteration(id).map(SecondsBand::of));
+        let shifts = plans.map(|plan| plan.job(id)?.1.start_shift.map(StartShiftDocument::from));
         JobChange {
             id: id.to_string(),
             level: ValueChange { before: levels[0], after: levels[1] },
             iteration_seconds: ValueChange { before: seconds[0], after: seconds[1] },
             iteration_band: ValueChange { before: bands[0], after: bands[1] },
+            start_shift: ValueChange { before: shifts[0], after: shifts[1] },
             dcqcn_excess_seconds: band.map(|band| band.of_job(id)),
         }
     });
@@ -234,7 +239,9 @@ fn is_changed(job: &JobChange) -> bool {
     let ValueChange { before, after } = job.iteration_seconds;
     let both = before.zip(after);
     let is_near = both.is_some_and(|(a, b)| (a - b).abs() <= SAME_TOLERANCE * a.max(b));
-    job.level.before != job.level.after || (before != after && !is_near)
+    job.level.before != job.level.after
+        || job.start_shift.before != job.start_shift.after
+        || (before != after && !is_near)
 }
 
 /// The assumption of the forecast that nobody can check: the paths of flows with a choice and

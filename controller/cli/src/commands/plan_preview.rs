@@ -119,10 +119,14 @@ fn iteration_cell(job: &JobChange) -> String {
         time.map_or("-".to_owned(), |time| format!("{time:.4}"))
     });
     let after = job.iteration_band.after.zip(job.iteration_seconds.after);
-    match after.and_then(|(band, seconds)| band.describe(seconds)) {
-        Some(band) => format!("{change} ({band})"),
-        None => change,
-    }
+    let band = after.and_then(|(band, seconds)| band.describe(seconds));
+    let turns = match (job.start_shift.before, job.start_shift.after) {
+        (had, now) if had == now => None,
+        (_, Some(_)) => Some("takes turns".to_owned()),
+        (_, None) => Some("takes no turns any more".to_owned()),
+    };
+    let notes: Vec<String> = band.into_iter().chain(turns).collect();
+    if notes.is_empty() { change } else { format!("{change} ({})", notes.join(", ")) }
 }
 
 fn flow_table(flows: &[FlowChange]) -> Table {

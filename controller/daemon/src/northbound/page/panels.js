@@ -69,7 +69,7 @@ export function jobs(panel, { jobs, chosen, flows }, act) {
       choose: () => act.choose(job.id),
     });
     made.dataset.job = job.id;
-    made.title = [job.tenant && `tenant ${job.tenant}`, job.model, `alone ${job.alone_seconds.toFixed(4)} s`].filter(Boolean).join(", ");
+    made.title = [job.tenant && `tenant ${job.tenant}`, job.model, `alone ${job.alone_seconds.toFixed(4)} s`, job.start_shift && `takes turns, every ${job.start_shift.period_seconds.toFixed(4)} s`].filter(Boolean).join(", ");
     made.setAttribute("aria-expanded", String(job.id === chosen));
     if (job.profiled) made.cells[1].append(" *");
     if (job.id !== chosen) return [made];
