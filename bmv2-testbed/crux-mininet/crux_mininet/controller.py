@@ -4,6 +4,7 @@ The network is described to it by a fabric document, which is made of what Minin
 """
 
 import json
+import os
 import pathlib
 import queue
 import shutil
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import urllib.request
 
 from mininet.node import Node
 
@@ -110,6 +112,13 @@ class CruxController(Node):
         self.address = self.program.address
         self.program.verified()
 
+    def ask(self, path):
+        """What it answers to a GET, such as `ask("/v1/jobs")`."""
+        request = urllib.request.Request(f"http://{self.address}{path}")
+        request.add_header("Authorization", f"Bearer {local_token()}")
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.load(answer)
+
     def stop(self, deleteIntfs=False):
         """Ends the program, and removes the folder unless one was given."""
         if self.program is not None:
@@ -118,6 +127,12 @@ class CruxController(Node):
         if self.folder is not None and self.kept is None:
             shutil.rmtree(self.folder, ignore_errors=True)
         super().stop(deleteIntfs)
+
+
+def local_token():
+    """The token of this machine, which the controller makes for whoever starts it."""
+    state = os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state"
+    return (pathlib.Path(state) / "crux" / "token").read_text().strip()
 
 
 def fabric_of(switches):
