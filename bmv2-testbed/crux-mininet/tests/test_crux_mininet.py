@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
@@ -89,11 +90,18 @@ class Programs(unittest.TestCase):
         return made
 
     def test_both_kinds_have_one_command_line(self):
-        for kind, own in ((CruxSwitch, "--port-rate 1=10000000"), (Bmv2Switch, "--thrift-port 10007")):
-            line = " ".join(self.switch(kind).command())
-            self.assertIn("program --no-p4 --device-id 7 -i 1@leaf1-eth1", line)
-            self.assertIn(own, line)
-            self.assertTrue(line.endswith("--cpu-port 255 --priority-queues 4"), line)
+        kinds = {
+            CruxSwitch: ("1@leaf1-eth1", "--port-rate 1=10000000"),
+            Bmv2Switch: ("1@bm7p1", "--thrift-port 10007"),
+        }
+        with unittest.mock.patch.object(switches, "known_flags", lambda _: "--thrift-port arg"):
+            for kind, (port, own) in kinds.items():
+                line = " ".join(self.switch(kind).command())
+                self.assertIn(f"program --no-p4 --device-id 7 -i {port}", line)
+                self.assertIn(own, line)
+                self.assertTrue(line.endswith("--cpu-port 255 --priority-queues 4"), line)
+        with unittest.mock.patch.object(switches, "known_flags", lambda _: "no Thrift"):
+            self.assertEqual(self.switch(Bmv2Switch).own_flags(), [])
 
     def test_addresses_are_those_of_no_one_else(self):
         one, other = switches.free_address(), switches.free_address()
