@@ -69,7 +69,6 @@ struct SwitchProgram {
         long,
         value_name = "FOLDER",
         num_args = 0..=1,
-        require_equals = true,
         default_missing_value = "."
     )]
     pcap: Option<PathBuf>,

@@ -56,7 +56,7 @@ pub use recorder::{RawRecorder, RecordingConfig};
 pub use sai::RawSai;
 
 /// A tenth above the least that servers of gRPC's C core allow by default (gRFC A8).
-const PING_INTERVAL: Duration = Duration::from_secs(330);
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(330);
 
 /// The most levels of `fabric.p4`: its level has three bits.
 const MAX_LEVELS: u8 = 8;

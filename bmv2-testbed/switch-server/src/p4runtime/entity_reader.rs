@@ -79,7 +79,7 @@ impl<'a> EntityReader<'a> {
 
     fn read_entries(self, table: &TableSchema, query: &p4rt::TableEntry) -> ReadResult {
         if query.is_default_action {
-            return Ok(self.read_default_action(table)?.into_iter().collect());
+            return Ok(vec![self.read_default_action(table)?]);
         }
         let wanted = query.action.as_ref().and_then(|action| action.r#type.as_ref());
         let action = match wanted {
@@ -185,23 +185,19 @@ impl<'a> EntityReader<'a> {
     }
 
     /// The default action as an entry; a table that does nothing on a miss has that of its P4Info.
-    fn read_default_action(
-        self,
-        table: &TableSchema,
-    ) -> Result<Option<p4rt::Entity>, RequestFailure> {
+    /// Without either, as where actions are in a profile, the entry has no action: as bmv2 has it.
+    fn read_default_action(self, table: &TableSchema) -> Result<p4rt::Entity, RequestFailure> {
         let call = self.device.default_action(table.index)?;
         let action = call.and_then(|call| encode_action(&table.actions, call)).or_else(|| {
             let action_id = table.const_default?;
             Some(p4rt::Action { action_id, params: Vec::new() })
         });
-        Ok(action.map(|action| {
-            let entry = p4rt::TableEntry {
-                is_default_action: true,
-                ..with_action(table, Some(TableActionType::Action(action)))
-            };
-            let note = self.metadata.default_metadata(table.index);
-            wrap_entity(Entity::TableEntry(with_metadata(entry, note)))
-        }))
+        let entry = p4rt::TableEntry {
+            is_default_action: true,
+            ..with_action(table, action.map(TableActionType::Action))
+        };
+        let note = self.metadata.default_metadata(table.index);
+        Ok(wrap_entity(Entity::TableEntry(with_metadata(entry, note))))
     }
 
     fn read_direct_counters(self, query: &p4rt::DirectCounterEntry) -> ReadResult {
@@ -351,7 +347,7 @@ impl<'a> EntityReader<'a> {
         for table in self.schema.tables.values() {
             if self.metadata.default_metadata(table.index).is_some() {
                 let found = self.read_default_action(table)?;
-                updates.extend(found.map(|found| wrap_update(p4rt::update::Type::Modify, found)));
+                updates.push(wrap_update(p4rt::update::Type::Modify, found));
             }
         }
         let modifies = [

@@ -1,13 +1,14 @@
 //! Table entries: writes and reads of every table of `fabric.p4`, and what must be refused.
 
 use p4rt::entity::Entity;
+use p4rt::set_forwarding_pipeline_config_request::Action::VerifyAndCommit;
 use p4rt::table_action::Type as Action;
 use p4rt::update::Type as Kind;
 use p4runtime_proto::v1 as p4rt;
 use switch_server::p4runtime::ServiceOptions;
 use tonic::Code;
 
-use crate::bench::{Bench, Controller, soon, uint128};
+use crate::bench::{Bench, Controller, config, soon, uint128};
 use crate::samples::{Samples, delete, id_of, insert, modify, table_entry, update};
 
 pub(crate) async fn start() -> (Bench, Controller, Samples) {
@@ -113,6 +114,29 @@ async fn the_default_action_is_changed_and_reset() {
     assert_eq!(controller.codes(kinds.to_vec()).await, [Code::InvalidArgument; 2]);
     controller.write(vec![modify(&query)]).await.unwrap();
     assert_eq!(read_table(&mut controller, query).await, original);
+}
+
+/// Where actions are in a profile and P4Info names no default, the entry has no action, as with bmv2:
+/// finsy reads that as `NoAction()`.
+#[tokio::test]
+async fn every_table_has_one_default_entry() {
+    let (_bench, mut controller, samples) = start().await;
+    let mut config = config(2);
+    for table in &mut config.p4info.as_mut().unwrap().tables {
+        if table.implementation_id != 0 {
+            table.const_default_action_id = 0;
+        }
+    }
+    controller.set(VerifyAndCommit, Some(config)).await.unwrap();
+    for table in &samples.info.tables {
+        let query = p4rt::TableEntry { is_default_action: true, ..whole(id_of(table)) };
+        let found = read_table(&mut controller, query).await;
+        let [entry] = found.as_slice() else { panic!("{} entries of {table:?}", found.len()) };
+        assert!(entry.is_default_action);
+        assert_eq!(entry.action.is_none(), table.implementation_id != 0, "{table:?}");
+    }
+    let query = p4rt::TableEntry { is_default_action: true, ..whole(0) };
+    assert_eq!(read_table(&mut controller, query).await.len(), samples.info.tables.len());
 }
 
 /// Each update with its own code; the batch is carried out one by one.

@@ -85,6 +85,7 @@ fn tcp_connector(limits: &SouthboundConfig) -> HttpConnector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::PING_INTERVAL;
 
     #[test]
     fn a_connection_that_ends_for_its_pings_is_recognised() {
@@ -95,6 +96,67 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(is_too_many_pings(text), expected, "{text}");
         }
+    }
+
+    /// How a server counts HTTP/2 pings (gRFC A8): those sooner after the last than `least` are strikes,
+    /// unless data was sent in between, and the connection ends after the last that is allowed.
+    struct PingPolicy {
+        server: &'static str,
+        least: Duration,
+        strikes_allowed: Option<u32>,
+    }
+
+    impl PingPolicy {
+        const fn with(server: &'static str, least_s: u64, strikes_allowed: Option<u32>) -> Self {
+            Self { server, least: Duration::from_secs(least_s), strikes_allowed }
+        }
+
+        /// Pings of a connection at these times until the server ends it, on a stream without data.
+        fn ends_connection(&self, mut pings: impl Iterator<Item = Duration>) -> bool {
+            let (mut last, mut strikes) = (None, 0);
+            pings.any(|at| {
+                let is_early = last.replace(at).is_some_and(|last| at < last + self.least);
+                strikes += u32::from(is_early);
+                self.strikes_allowed.is_some_and(|allowed| strikes > allowed)
+            })
+        }
+    }
+
+    /// Streams that are lost in `lasts`, of a client that begins with this interval between pings and
+    /// doubles it whenever a connection ends for them.
+    fn streams_lost(policy: &PingPolicy, mut interval: Duration, lasts: Duration) -> u32 {
+        let mut lost = 0;
+        loop {
+            let pings = (1..).map(|n| n * interval).take_while(|at| *at <= lasts);
+            if !policy.ends_connection(pings) {
+                return lost;
+            }
+            (lost, interval) = (lost + 1, 2 * interval);
+        }
+    }
+
+    /// Ping policies by their published defaults: a model of them and of the client's schedule, not a
+    /// run of the servers. The stream of a backup has no data, which would forgive strikes.
+    const POLICIES: [PingPolicy; 7] = [
+        PingPolicy::with("gRPC's C core", 300, Some(2)),
+        PingPolicy::with("gRPC for Go", 300, Some(2)),
+        PingPolicy::with("gRPC for Java", 300, Some(2)),
+        PingPolicy::with("bmv2, on the C core", 300, Some(2)),
+        PingPolicy::with("SONiC PINS, on the C core", 300, Some(2)),
+        PingPolicy::with("Stratum, which allows more", 10, Some(2)),
+        PingPolicy::with("tonic, which does not count", 0, None),
+    ];
+
+    #[test]
+    fn no_server_ends_a_stream_for_its_pings_within_an_hour() {
+        let hour = Duration::from_secs(3_600);
+        for policy in &POLICIES {
+            let lost = streams_lost(policy, PING_INTERVAL, hour);
+            assert_eq!(lost, 0, "{}", policy.server);
+        }
+        // As it was: the third early ping ends a connection; intervals that double lose six of them.
+        let lost = streams_lost(&POLICIES[0], Duration::from_secs(5), hour);
+        assert_eq!(lost, 6);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! carries messages, [`fault_schedule`] draws what fails and when, [`scenario_run`] executes it on
 //! controllers of [`controller_setup`] and checks the final state, [`policy_change`] applies a policy
 //! meanwhile. In [`hostile_phase`] switches lie ([`lying_switch`]) and clients attack
-//! ([`hostile_client`]), in [`machine_phase`] processes, clocks, disks ([`fake_disk`]) and etcd fail.
+//! ([`hostile_client`]), in [`machine_phase`] processes, clocks, disks ([`fake_disk`]) and etcd fail,
+//! in [`foreign_primary`] a switch belongs to somebody else.
 //! The decision: the controllers are the real ones, and only what they would reach over gRPC, their
 //! clock and their disk are replaced, at the traits that the controller has for them. A seed always
 //! gives the same run, so a failing one can be repeated alone.
@@ -17,6 +18,7 @@ mod fake_network;
 mod fake_switch;
 mod fault_schedule;
 mod fault_testbed;
+mod foreign_primary;
 mod hostile_client;
 mod hostile_phase;
 mod lying_switch;
@@ -37,7 +39,8 @@ use command_io::output;
 ///
 /// Refused writes, lost, late and repeated messages, dropped streams, restarts of switches and
 /// controllers, partitions, flapping cables, entries of others, plan changes in between, stopped
-/// processes, wrong clocks, full and damaged disks, and an etcd that is lost or restored. Exit
+/// processes, wrong clocks, full and damaged disks, an etcd that is lost or restored, and a switch
+/// that is somebody else's. Exit
 /// status 1 when a schedule diverges.
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -278,6 +278,13 @@ impl FakeConnection {
         world.violations.push(what);
     }
 
+    /// Records a violation if the switch is somebody else's.
+    fn check_owner(&self, call: &str) {
+        if self.with_switch(|device| device.foreign.is_some()) && self.is_alive() {
+            self.report_violation(&format!("{call} at a switch of somebody else"));
+        }
+    }
+
     /// Another handle of this connection, for tasks beside its calls.
     fn clone_connection(&self) -> Self {
         Self { network: self.network.clone(), is_primary: Arc::clone(&self.is_primary), ..*self }
@@ -296,6 +303,7 @@ impl FakeConnection {
             }
             if let OutgoingMessage::Bid(bid) = message {
                 let bid = self.sent_election_id(bid);
+                self.check_owner("a bid");
                 self.with_switch(|device| device.bid_election(session, bid));
             }
         }
@@ -412,6 +420,7 @@ impl FakeConnection {
         if !self.is_alive() {
             return Err(Code::Unavailable);
         }
+        self.check_owner("Write");
         let incarnation = self.incarnation;
         let election = self.arriving_election_id(election);
         if self.network.planted_bug != PlantedBug::ReusesElectionIds

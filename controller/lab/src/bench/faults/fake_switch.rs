@@ -16,9 +16,12 @@ use switch_server::p4runtime::election::{
 use tokio::sync::mpsc;
 use tonic::Code;
 
+use super::foreign_primary::ForeignPrimary;
 use super::lying_switch::SwitchLie;
 
 const DEVICE_ID: u64 = 1;
+/// The number of a controller that is not ours.
+const FOREIGN: u32 = 0;
 const MAX_SESSIONS: usize = 16;
 /// Notices that a stream can queue; a full queue means that its controller hangs.
 const NOTICES: usize = 64;
@@ -32,6 +35,8 @@ pub(super) struct FakeSwitch {
     pub(super) tables: SwitchTables,
     /// What it lies about, if it does.
     pub(super) lie: Option<SwitchLie>,
+    /// Whose it is, if not the controllers'.
+    pub(super) foreign: Option<ForeignPrimary>,
     /// Updates that will be refused, and with which code.
     refusals: u32,
     refusal: Code,
@@ -59,6 +64,7 @@ impl FakeSwitch {
             program: None,
             tables: SwitchTables::default(),
             lie: None,
+            foreign: None,
             refusals: 0,
             refusal: Code::Internal,
             ids_in_use: 0,
@@ -129,6 +135,25 @@ impl FakeSwitch {
         while let Some((session, _)) = self.streams.first_key_value() {
             self.close_stream(*session);
         }
+    }
+
+    /// Restarts with the program of somebody else, who is primary.
+    pub(super) fn give_away(&mut self, foreign: ForeignPrimary) {
+        self.restart();
+        self.foreign = Some(foreign);
+        self.open_foreign_stream();
+    }
+
+    /// The stream of somebody else, who comes back as soon as it ends.
+    pub(super) fn open_foreign_stream(&mut self) {
+        if let Some(foreign) = self.foreign {
+            // It does not read what it is sent.
+            drop(self.open_stream(FOREIGN, foreign.election));
+        }
+    }
+
+    pub(super) fn is_primary_foreign(&self) -> bool {
+        self.foreign.is_some_and(|foreign| self.primary() == Some(foreign.election))
     }
 
     /// Ends the streams of a controller that does not answer.

@@ -8,6 +8,7 @@ use switch_server::p4runtime::election::SwitchDialect;
 use tonic::Code;
 
 use super::fault_testbed::SLOTS;
+use super::foreign_primary::ForeignPrimary;
 use super::hostile_client::{FalseReport, PreviewFlood};
 use super::lying_switch::SwitchLie;
 use super::machine_phase::MachineStep;
@@ -42,6 +43,10 @@ const CHANGE_STREAM: u64 = 2;
 const HOSTILE_STREAM: u64 = 3;
 /// The random stream of failing machines.
 const MACHINE_STREAM: u64 = 4;
+/// The random stream of primaries that are not ours.
+const FOREIGN_STREAM: u64 = 5;
+/// Steps while a switch belongs to somebody else.
+const FOREIGN_STEPS: std::ops::RangeInclusive<usize> = 1..=10;
 /// Steps while machines fail.
 const MACHINE_STEPS: std::ops::RangeInclusive<usize> = 2..=10;
 /// Steps of hostile parties.
@@ -132,6 +137,8 @@ pub(super) struct FaultSchedule {
     pub(super) hostile: Option<Vec<(u64, FaultStep)>>,
     /// Steps while machines fail, after everything else has ended.
     pub(super) machines: Option<Vec<(u64, FaultStep)>>,
+    /// Whom a switch belongs to at last, and steps meanwhile.
+    pub(super) foreign: Option<(ForeignPrimary, Vec<(u64, FaultStep)>)>,
 }
 
 impl FaultSchedule {
@@ -174,7 +181,14 @@ impl FaultSchedule {
             (beats * random.random_range(0..CHANGE_BEATS), step)
         });
         let machines = do_fail.then_some(machines);
-        Self { dialect, led, has_disks, steps, change, hostile, machines }
+        let mut random = random_stream(seed, FOREIGN_STREAM);
+        let is_given_away = random.random_ratio(1, 2);
+        let primary = ForeignPrimary::draw(&mut random);
+        let count = random.random_range(FOREIGN_STEPS);
+        let mut meanwhile = draw_change_steps(count, beats, &mut random);
+        meanwhile.retain(|(_, step)| primary.outlasts(*step));
+        let foreign = is_given_away.then_some((primary, meanwhile));
+        Self { dialect, led, has_disks, steps, change, hostile, machines, foreign }
     }
 
     /// How long the faults last while a policy is applied: longer than an operator waits for it.
@@ -292,6 +306,10 @@ impl fmt::Display for FaultSchedule {
                 writeln!(f, "then {what}")?;
                 write_steps(f, steps)?;
             }
+        }
+        if let Some((primary, steps)) = &self.foreign {
+            writeln!(f, "then a switch is somebody else's: {primary:?}")?;
+            write_steps(f, steps)?;
         }
         Ok(())
     }

@@ -51,12 +51,14 @@ pub(super) enum PlantedBug {
     ForgetsTerms,
     /// It goes on with a lease that etcd no longer has.
     KeepsLostLease,
+    /// It takes a switch that runs the program of somebody else for one without a program.
+    TakesProgramsForNone,
 }
 
 impl PlantedBug {
     /// All of them.
     #[cfg(test)]
-    pub(super) const PLANTED: [Self; 18] = [
+    pub(super) const PLANTED: [Self; 19] = [
         Self::ForgetsDeletions,
         Self::RemembersTables,
         Self::ReusesElectionIds,
@@ -75,6 +77,7 @@ impl PlantedBug {
         Self::GivesUpOnDisk,
         Self::ForgetsTerms,
         Self::KeepsLostLease,
+        Self::TakesProgramsForNone,
     ];
 
     /// Whether a schedule has anything that this bug could show in.
@@ -98,6 +101,7 @@ impl PlantedBug {
                 hostile.is_some()
             }
             Self::OutlivesItsLease | Self::KeepsLostLease => *led == LeadershipMode::Etcd,
+            Self::TakesProgramsForNone => schedule.foreign.is_some(),
             Self::GivesUpOnDisk => {
                 schedule.has_disks
                     && fails(|step| matches!(step, MachineStep::FillDisk { is_full: true, .. }))

@@ -58,6 +58,10 @@ pub(super) fn run_schedule(seed: u64, planted_bug: PlantedBug) -> Result<u64, St
             let until = Duration::from_millis(schedule.change_ms());
             trial.run_machine_phase(steps, until).await?;
         }
+        if let Some((primary, steps)) = &schedule.foreign {
+            let until = Duration::from_millis(schedule.change_ms());
+            trial.run_foreign_phase(*primary, steps, until).await?;
+        }
         trial.check_invariants()
     })
 }
@@ -165,7 +169,9 @@ impl ScenarioRun {
             FaultStep::Off { switch } => lock_mutex(&self.testbed).devices[switch].stop(),
             FaultStep::On { switch } => lock_mutex(&self.testbed).devices[switch].is_on = true,
             FaultStep::DropStreams { switch } => {
-                lock_mutex(&self.testbed).devices[switch].close_streams();
+                let mut world = lock_mutex(&self.testbed);
+                world.devices[switch].close_streams();
+                world.devices[switch].open_foreign_stream();
             }
             FaultStep::Refuse { switch, updates, code } => {
                 lock_mutex(&self.testbed).devices[switch].refuse_updates(updates, code);

@@ -13,6 +13,7 @@ impl SwitchConnection for FakeConnection {
     async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
         self.send_one_way("StreamChannel").await?;
         let bid = self.sent_election_id(bid);
+        self.check_owner("a bid");
         let (session, verdicts) =
             self.with_switch(|device| device.open_stream(self.network.controller, bid));
         let (outgoing, messages) = mpsc::channel(NOTICES);
@@ -36,10 +37,16 @@ impl SwitchConnection for FakeConnection {
         }
     }
 
-    /// The fake switches run no program but `fabric.p4`.
+    /// The fake switches run no program but `fabric.p4`, unless they are somebody else's.
     async fn read_program(&self) -> Result<Option<RunningProgram>, ClientError> {
         self.send_one_way("GetForwardingPipelineConfig").await?;
         self.await_answer("GetForwardingPipelineConfig").await?;
+        if self.network.planted_bug == PlantedBug::TakesProgramsForNone {
+            return Ok(None);
+        }
+        if let Some(foreign) = self.with_switch(|device| device.foreign) {
+            return Ok(Some(foreign.program()));
+        }
         let cookie = self.with_switch(|device| device.program);
         let tables = ForwardingPipeline::embedded_fabric().p4info.table_ids();
         let tables = tables.into_iter().map(|id| (id, id.0.to_string())).collect();
@@ -55,6 +62,7 @@ impl SwitchConnection for FakeConnection {
         let call = "SetForwardingPipelineConfig";
         self.check_mastership(call);
         self.send_one_way(call).await?;
+        self.check_owner(call);
         self.with_switch(|device| {
             device.authorize_write(election)?;
             device.program = Some(pipeline.cookie);
