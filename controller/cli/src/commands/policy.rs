@@ -313,7 +313,7 @@ fn check_policy(args: &PolicyCheckArgs) -> Result<(), CommandError> {
         OutputFormat::Json => {
             output::print_json(&CheckedPolicy { file: &args.file, fabric: args.fabric.as_deref() })
         }
-        OutputFormat::Table => output::print_line(format_args!("{}: ok", args.file)),
+        OutputFormat::Table => output::print_line("ok"),
     }
 }
 
