@@ -70,9 +70,14 @@ fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error>
 }
 
 fn parse_revocations(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
-    CertificateRevocationListDer::pem_slice_iter(pem)
+    let lists: Vec<_> = CertificateRevocationListDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|error| Error::General(format!("a revocation list: {error}")))
+        .map_err(|error| Error::General(format!("a revocation list: {error}")))?;
+    // Without a list nothing would be refused.
+    if lists.is_empty() {
+        return Err(Error::General("a revocation list: there is none".to_owned()));
+    }
+    Ok(lists)
 }
 
 /// The connections whose clients have finished the handshake, in the order in which they did.

@@ -4,11 +4,23 @@ Jobs of nearly equal periods that fill a link take turns on it. A slot is given 
 the clock of the host is enough to find it.
 """
 
+import math
 import time
 
 # A job that has just been given a slot and is late by less than this share of the period does not
 # wait for the next one.
 FOUND_SHARE = 0.02
+# The longest period that a job waits for, seconds: whoever gives slots must not stop a job.
+MAX_PERIOD = 3600.0
+
+
+def is_given(slot):
+    """Whether there is something to wait for, and by numbers that make sense."""
+    try:
+        numbers = [slot[f"{name}_seconds"] for name in ("period", "first_send", "most_wait")]
+        return all(map(math.isfinite, numbers)) and 0.0 < numbers[0] <= MAX_PERIOD
+    except (KeyError, TypeError):
+        return False
 
 
 class SlotKeeper:
@@ -24,7 +36,7 @@ class SlotKeeper:
         For a new slot, at most a period, once; then at most most_wait_seconds, and a job that is
         late does not wait: its turn has passed.
         """
-        if not slot or slot["period_seconds"] <= 0.0:
+        if not is_given(slot):
             self.slot = None
             return None
         if slot != self.slot:

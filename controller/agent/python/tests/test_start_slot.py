@@ -1,5 +1,6 @@
 """Slots: a job that takes turns waits once for its turn, and then for little."""
 
+import math
 import random
 import unittest
 
@@ -42,6 +43,11 @@ class Waiting(unittest.TestCase):
         self.assertEqual(self.wait(0.9), (0.04, -0.07), "no longer than it may")
         self.assertIsNone(self.wait(1.0, {**SLOT, "period_seconds": 0.0}))
         self.assertEqual(self.wait(0.1), (0.0, 0.01), "a new slot, and it is there")
+
+    def test_a_slot_that_makes_no_sense_stops_no_job(self):
+        for period in (math.nan, math.inf, 1e9, None):
+            self.assertIsNone(self.wait(0.4, {**SLOT, "period_seconds": period}), period)
+        self.assertIsNone(self.wait(0.4, {"period_seconds": 1.0}))
 
     def test_two_jobs_that_fill_a_link_take_turns_beside_jitter(self):
         """Each needs the link for half of a second after half of one; either computes 2 % longer or

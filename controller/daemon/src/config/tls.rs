@@ -278,9 +278,15 @@ impl RawTls {
             return alone.map_or(Ok(None), |(_, field)| Err(missing_partner(field, fields.ca)));
         };
         let revoked = self.revoked.as_deref().map(|file| read_file(fields.revoked, file));
+        let revoked = revoked.transpose()?;
+        let is_list = |lists: &Vec<u8>| CertificateRevocationListDer::from_pem_slice(lists).is_ok();
+        if !revoked.as_ref().is_none_or(is_list) {
+            // Without a list nothing would be refused.
+            return Err(unusable_file(fields.revoked, self.revoked.as_deref().unwrap_or(ca)));
+        }
         let tls = TlsConfig {
             roots: read_file(fields.ca, ca)?,
-            revoked: revoked.transpose()?,
+            revoked,
             identity,
             domain: self.domain.clone(),
             files: self.clone(),
@@ -357,5 +363,12 @@ mod tests {
         assert_eq!(tls.reload_files().roots, first);
         let error = raw.load_files(&ETCD).unwrap_err().to_string();
         assert!(error.starts_with("etcd.tls.ca: "), "{error}");
+        // A file without a list would refuse nothing.
+        std::fs::write(&ca, &first).unwrap();
+        let revoked = folder.path().join("revoked.pem");
+        std::fs::write(&revoked, "").unwrap();
+        let raw = RawTls { revoked: Some(revoked), ..raw };
+        let error = raw.load_files(&ETCD).unwrap_err().to_string();
+        assert!(error.starts_with("etcd.tls.revoked: "), "{error}");
     }
 }

@@ -167,6 +167,10 @@ fn client_verifier(
                 CertificateRevocationListDer::pem_file_iter(file).and_then(Iterator::collect);
             let lists: Vec<_> =
                 lists.map_err(|source| file_error(file, "revocation list", source))?;
+            if lists.is_empty() {
+                // Without a list nothing would be refused.
+                return Err(file_error(file, "revocation list", pem::Error::NoItemsFound));
+            }
             Ok(builder.with_crls(lists).only_check_end_entity_revocation().build()?)
         }
         None => Ok(builder.build()?),
