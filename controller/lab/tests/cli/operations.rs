@@ -1,19 +1,22 @@
 //! The commands of an operator, against a controller that runs: what the documentation shows works
 //! as it is written there.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use controller::config::{AccessRole, RawToken, TlsFiles};
 use controller::northbound::{self, ApiServer, local_token};
-use controller::{Config, Controller, ControllerHandle, RawConfig, StateEvent};
-use planner::{JobsDocument, Policy};
-use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
+use controller::{Config, Controller, ControllerHandle, PlanRollout, RawConfig, State, StateEvent};
+use emulator::{EmulatedTestbed, HostErrorCounts, TestbedOptions, TimeScale};
+use planner::{Job, JobsDocument, Policy};
+use switch::ClockPace;
 use switch_server::p4runtime::{ServerHandle, ServiceOptions, serve};
 use tokio::net::TcpListener;
 use topology::document::DocumentFormat;
-use topology::{Fabric, document, spec};
+use topology::{Fabric, LinkId, document, spec};
 
 use super::support::{Files, lab, printed, refused};
 
@@ -32,10 +35,19 @@ compute_seconds = 1.0
 flows = [{ src = 'h2', dst = 'h4', bytes = 1e9, udp_src_port = 50001 }]
 ";
 
-/// Switches, a controller and its server.
+/// Between two looks at what the fabric does.
+const POLL: Duration = Duration::from_millis(5);
+
+/// An iteration of the hosts of a [`Stage`] computes for 20 ms and sends 25 packets a flow, so that a
+/// debug build keeps up with real time.
+const SHORTER: f64 = 50.0;
+const SENT_BYTES: f64 = 1e5;
+
+/// Switches with the hosts of [`JOBS`], a controller and its server.
 pub(crate) struct Stage {
     _switches: Vec<ServerHandle>,
-    _devices: EmulatedNetworkHandle,
+    testbed: EmulatedTestbed,
+    fabric: Fabric,
     controller: ControllerHandle,
     server: ApiServer,
 }
@@ -44,22 +56,19 @@ impl Stage {
     pub(crate) async fn open(config: &Config) -> Self {
         let fabric =
             spec::parse_fabric(&lab(2, 200.0, 400.0), DocumentFormat::Toml, "lab.toml").unwrap();
+        let mut jobs = jobs(&fabric);
+        for flow in jobs.iter_mut().flat_map(|job| &mut job.flows) {
+            flow.bytes = SENT_BYTES * SHORTER;
+        }
+        let scale = TimeScale::new(SHORTER).unwrap();
+        let testbed =
+            EmulatedTestbed::build(&fabric, &jobs, scale, TestbedOptions::default()).unwrap();
         let mut explicit = spec::explicit_document(&fabric);
-        let mut builder = EmulatedNetworkBuilder::new();
-        let device = |switch: &topology::Switch| DeviceConfig {
-            device_id: switch.device_id,
-            cpu_port: 255,
-            levels: 8,
-            trusts_dscp: false,
-        };
-        let switches = fabric.switches().iter();
-        let devices: Vec<_> = switches.map(|switch| builder.add_device(device(switch))).collect();
-        let handle = builder.spawn().unwrap();
         let mut servers = Vec::new();
-        for (switch, device) in explicit.switches.iter_mut().zip(devices) {
+        for (switch, device) in explicit.switches.iter_mut().zip(fabric.switch_ids()) {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             switch.p4runtime = Some(listener.local_addr().unwrap().to_string());
-            let device = handle.device(device);
+            let device = testbed.device(device);
             servers.push(serve(listener, device, ServiceOptions::default()).await.unwrap());
         }
         let text = document::print_document(&explicit, DocumentFormat::Json).unwrap();
@@ -69,9 +78,73 @@ impl Stage {
         Self {
             server: northbound::start_server(listener, controller.access(), config).unwrap(),
             _switches: servers,
-            _devices: handle,
+            testbed,
+            fabric,
             controller,
         }
+    }
+
+    /// The jobs of [`JOBS`] send from now on, in real time.
+    pub(crate) async fn send(&self) {
+        self.testbed.start_jobs(&[0, 0]).await.unwrap();
+        self.testbed.network_handle().release_clock(ClockPace::RealTime).await.unwrap();
+    }
+
+    /// Where wires contradict the plan in force, once switches hold it: links of a planned flow that
+    /// carry nothing, others between switches that carry the data of one, drained links that carry
+    /// anything, and packets that were lost, overtaken or sent to another host.
+    pub(crate) async fn contradictions(&self) -> Vec<String> {
+        while self.controller.query_state(State::awaits_plan).await.unwrap() {
+            tokio::time::sleep(POLL).await;
+        }
+        let generation = self.controller.query_state(State::generation).await.unwrap();
+        let minute = Duration::from_secs(60);
+        self.controller.await_verified(generation, minute).await.unwrap();
+        // Packets that older tables forwarded are on the wires for microseconds.
+        let before = self.carried_after_iterations(1).await;
+        let after = self.carried_after_iterations(2).await;
+        let PlanRollout { fabric, plan, .. } = self.controller.current_rollout().unwrap();
+        let planned: BTreeSet<LinkId> =
+            plan.flows.iter().flat_map(|flow| flow.links.iter().copied()).collect();
+        let mut contradictions = Vec::new();
+        for link in fabric.link_ids() {
+            let name = fabric.link_name(link);
+            // What the page's fabric has and the test's has not carries nothing.
+            let Some(wire) = self.fabric.link_named(&name) else { continue };
+            let carried = after[wire.index()] - before[wire.index()];
+            let is_host_link = fabric.link(link).from.node.switch().is_none()
+                || fabric.link(link).to.node.switch().is_none();
+            let is_contradicted = match planned.contains(&link) {
+                true => carried == 0,
+                false if fabric.is_drained(link) => carried > 0,
+                false => !is_host_link && carried as f64 > SENT_BYTES,
+            };
+            if is_contradicted {
+                contradictions.push(format!("{name} carries {carried} bytes"));
+            }
+        }
+        let errors = self.testbed.host_errors().await.unwrap();
+        if errors != HostErrorCounts::default() {
+            contradictions.push(format!("{errors:?}"));
+        }
+        contradictions
+    }
+
+    /// The bytes that each link has carried once every job has begun so many more iterations.
+    async fn carried_after_iterations(&self, more: usize) -> Vec<u64> {
+        let begun = async || -> Vec<usize> {
+            let starts = self.testbed.iteration_starts().await.unwrap();
+            starts.iter().map(Vec::len).collect()
+        };
+        let first = begun().await;
+        let passed = async {
+            while begun().await.iter().zip(&first).any(|(now, first)| now < &(first + more)) {
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        let deadline = Duration::from_secs(20);
+        tokio::time::timeout(deadline, passed).await.expect("every job goes on");
+        self.testbed.carried_bytes().await.unwrap()
     }
 
     /// Where the controller listens.
@@ -84,14 +157,18 @@ impl Stage {
     }
 }
 
+/// The jobs of [`JOBS`].
+fn jobs(fabric: &Fabric) -> Vec<Job> {
+    let document: JobsDocument =
+        document::parse_document(JOBS, DocumentFormat::Toml, "jobs.toml").unwrap();
+    document.resolve_jobs(fabric, "jobs.toml").unwrap().jobs
+}
+
 async fn started(fabric: &Fabric, config: Config) -> ControllerHandle {
     let controller = Controller::start(config, fabric.clone(), Policy::default());
     let controller = controller.await.unwrap();
-    let jobs: JobsDocument =
-        document::parse_document(JOBS, DocumentFormat::Toml, "jobs.toml").unwrap();
-    let jobs = jobs.resolve_jobs(fabric, "jobs.toml").unwrap().jobs;
-    let receipt = controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
-    let minute = std::time::Duration::from_secs(60);
+    let receipt = controller.submit_event(StateEvent::JobsChanged(jobs(fabric))).await.unwrap();
+    let minute = Duration::from_secs(60);
     controller.await_verified(receipt.generation, minute).await.unwrap();
     controller
 }

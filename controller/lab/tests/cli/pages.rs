@@ -1,5 +1,5 @@
 //! Every command of the documentation's shell blocks is run, beside a controller with embedded
-//! switches, in a folder that has the documents which pages name; or it is in [`NOT_RUN`] with the
+//! switches whose hosts send, in a folder that has the documents which pages name; or it is in [`NOT_RUN`] with the
 //! reason. A test of the help parses all of them. What tutorial and exercises show in `console`
 //! blocks is run, and its output compared, by scripts/strangers-hour.
 
@@ -72,6 +72,10 @@ const NOT_RUN: [(&str, NotRun); 35] = [
     ("crux lab", NotRun::Privileges),
     ("crux replay-incident", NotRun::AnotherTest),
 ];
+
+/// Pages that an operator has beside a live fabric: after each of their commands the wires are
+/// compared with the plan.
+const OPERATORS_PAGES: [&str; 2] = ["docs/operations.md", "docs/recipes.md"];
 
 /// A command of a page.
 struct PageCommand {
@@ -186,6 +190,7 @@ async fn commands_of_all_pages_work_as_written() {
     local_token::admit_file_owner(&mut config.northbound, &files.path("crux/token")).unwrap();
     let stage = Stage::open(&config).await;
     let at = stage.address();
+    stage.send().await;
     let mut failures = Vec::new();
     let mut unused: Vec<&str> = NOT_RUN.iter().map(|(beginning, _)| *beginning).collect();
     let mut run = 0;
@@ -203,6 +208,10 @@ async fn commands_of_all_pages_work_as_written() {
         run += 1;
         let result = run_line(&files, at, &line);
         failures.extend(result.err().map(|error| format!("{page}: {error}")));
+        if OPERATORS_PAGES.contains(&&*page) {
+            let contradictions = stage.contradictions().await.into_iter();
+            failures.extend(contradictions.map(|what| format!("{page}: after {line}: {what}")));
+        }
     }
     stage.close().await;
     assert!(failures.is_empty(), "{}", failures.join("\n"));
