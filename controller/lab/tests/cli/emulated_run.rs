@@ -156,8 +156,8 @@ fn jobs_that_can_wait_take_turns_on_the_emulated_fabric() {
         iteration_seconds(&files, "job rehearse --iterations 20")
     };
     let longest = |seconds: &[f64]| seconds.iter().copied().fold(0.0, f64::max);
-    // One of them misses its turn in every iteration if none waits. Headers are 1.4 % of the bytes.
+    // If none waits, both are late in every iteration. Headers are 1.4 % of the bytes.
     let (waiting, others) = (longest(&seconds(true)), longest(&seconds(false)));
     assert!(waiting < 0.01 * 1.02 * 1.02 / 0.98, "{waiting}");
-    assert!(others > 1.8 * waiting, "{others} {waiting}");
+    assert!(others > 1.15 * waiting, "{others} {waiting}");
 }

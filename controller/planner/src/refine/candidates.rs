@@ -7,7 +7,9 @@ use std::rc::Rc;
 use topology::LinkPath;
 
 use super::bundles::RegionModel;
+use super::contention_group::ContentionGroup;
 use super::decisions::Decisions;
+use super::judge::Judge;
 use super::mean_rates::MeanRates;
 use crate::compression::balanced::balanced_levels;
 use crate::hashed_paths::hashed_paths;
@@ -21,6 +23,10 @@ use crate::priority::ReferenceJobs;
 
 /// Flows of a plan whose levels a quick one rates at most.
 const MAX_RATED_FLOWS: usize = 10_000;
+
+/// Events, by estimate, for which a quick plan simulates the levels of small regions in all: some
+/// milliseconds.
+const RATED_EVENTS: f64 = 16_000.0;
 
 /// Draws of paths by hash that stand for what ECMP may do.
 const ECMP_DRAWS: u32 = 10;
@@ -256,9 +262,10 @@ fn ranked_levels(
     methods
 }
 
-/// Of the levels by rank on `paths`, by job, for each of the `regions` those that the model of mean
-/// rates finds best; none where there are so many flows that rating them takes long.
-pub(super) fn best_rank_by_mean_rates(
+/// Of the levels by rank on `paths`, by job, for each of the `regions` the best: in simulations where
+/// a few milliseconds suffice, as averages know nothing of the phases in which jobs of equal periods
+/// miss each other; else by mean rates. None where there are so many flows that rating takes long.
+pub(super) fn best_rank(
     context: &PlanContext<'_>,
     regions: &[&PlanRegion],
     paths: &[LinkPath],
@@ -269,16 +276,36 @@ pub(super) fn best_rank_by_mean_rates(
     }
     let methods = ranked_levels(context, regions, paths);
     let mut best = methods[0].1.clone();
+    let mut left = RATED_EVENTS;
     for PlanRegion { jobs, .. } in regions {
-        let model = RegionModel::new(traffic, policy, jobs);
-        let first = model.level_indices(&methods[0].1);
-        let longest = vec![f64::INFINITY; jobs.len()];
-        let mut rates = MeanRates::new(&model, model.counts_of(paths), first, longest);
-        let mut most = rates.score();
-        for (_, levels) in &methods[1..] {
-            rates.set_levels(&model.level_indices(levels));
-            if rates.score() > most {
-                most = rates.score();
+        let mut judge = Judge::new(traffic, policy, jobs);
+        let cost = judge.horizon.cost_of_mean() * methods.len() as f64;
+        let scores: Vec<f64> = if cost <= left {
+            left -= cost;
+            let groups = judge.contention_groups(paths);
+            let mut value = |group: &ContentionGroup, levels: &[u8]| {
+                let levels: Vec<u8> =
+                    group.members.iter().map(|member| levels[jobs[*member]]).collect();
+                judge.mean_value(group, &levels).map_or(0.0, |of| of.value)
+            };
+            let mut score =
+                |levels: &[u8]| groups.iter().map(|group| value(group, levels)).sum::<f64>();
+            methods.iter().map(|(_, levels)| score(levels)).collect()
+        } else {
+            let model = RegionModel::new(traffic, policy, jobs);
+            let first = model.level_indices(&methods[0].1);
+            let longest = vec![f64::INFINITY; jobs.len()];
+            let mut rates = MeanRates::new(&model, model.counts_of(paths), first, longest);
+            let score = |(_, levels): &(LevelOrigin, Vec<u8>)| {
+                rates.set_levels(&model.level_indices(levels));
+                rates.score()
+            };
+            methods.iter().map(score).collect()
+        };
+        let mut most = scores[0];
+        for (score, (_, levels)) in scores.iter().zip(&methods).skip(1) {
+            if *score > most {
+                most = *score;
                 jobs.iter().for_each(|job| best[*job] = levels[*job]);
             }
         }

@@ -260,8 +260,8 @@ fn value_kept(
     is_as_good.then_some(kept)
 }
 
-/// Puts levels into `decided` without a simulation, for all `regions`: those in force where some job
-/// runs, which has kept its paths; else the best by mean rates of those by rank.
+/// Puts levels into `decided` without a comparison, for all `regions`: those in force where some job
+/// runs, which has kept its paths; else the best of those by rank.
 pub(crate) fn choose_levels_quickly(
     context: &PlanContext<'_>,
     regions: &[PlanRegion],
@@ -274,7 +274,7 @@ pub(crate) fn choose_levels_quickly(
     let is_new =
         |region: &&PlanRegion| region.jobs.iter().all(|job| previous.job_level(*job).is_none());
     let new: Vec<&PlanRegion> = regions.iter().filter(is_new).collect();
-    let rated = candidates::best_rank_by_mean_rates(context, &new, &decided.paths);
+    let rated = candidates::best_rank(context, &new, &decided.paths);
     for region in regions {
         let levels = rated.as_ref().filter(|_| is_new(&region)).unwrap_or(&kept);
         region.jobs.iter().for_each(|job| decided.levels[*job] = levels[*job]);

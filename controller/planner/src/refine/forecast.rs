@@ -21,8 +21,9 @@ use crate::parallel::map_in_threads;
 use crate::plan::{MOST_CORRECTED, Plan, StartShift};
 use crate::traffic::IndexedTraffic;
 
-/// Starts of the jobs, of which the first is that all start at once.
-const STARTS: Range<u32> = 0..4;
+/// Starts of the jobs, of which the first is that all start at once; fewer where they cost more.
+/// With four, iterations of jobs with nearly equal periods were off by up to 21 %.
+const STARTS: Range<u32> = 0..16;
 
 /// Draws of ECMP's hash, each from another start of the jobs.
 const ECMP_DRAWS: u32 = 8;

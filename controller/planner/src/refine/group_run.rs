@@ -14,6 +14,10 @@ use super::contention_group::ContentionGroup;
 /// than 0.5 %.
 const MERGED_SHARE: f64 = 0.01;
 
+/// Kinds of flows of a group up to which its runs are exact. With few of them an iteration is as long
+/// as the last flow, and where jobs have nearly the same period, the share decides who misses a slot.
+const EXACT_KINDS: usize = 64;
+
 /// Rates that cost as much as the rest of an event.
 const RATES_PER_EVENT: u64 = 8;
 
@@ -63,7 +67,9 @@ impl GroupRun {
     /// # Errors
     /// A job that the fluid model rejects.
     pub fn new(group: &ContentionGroup, starts: &[f64]) -> Result<Self, FluidError> {
-        Self::of_jobs(group, starts.iter().map(|start| (*start, None)), MERGED_SHARE)
+        let kinds: usize = group.fluid_jobs().iter().map(|job| job.flows.len()).sum();
+        let merged_share = if kinds <= EXACT_KINDS { 0.0 } else { MERGED_SHARE };
+        Self::of_jobs(group, starts.iter().map(|start| (*start, None)), merged_share)
     }
 
     /// `group` with its jobs starting at these instants, seconds, each on its grid. Runs are exact:

@@ -100,6 +100,11 @@ impl SimulatedHorizon {
         if sample == COARSE_START { self.coarse_window } else { self.window }
     }
 
+    /// Events of the simulations of one mean over all starts, by estimate.
+    pub(super) fn cost_of_mean(&self) -> f64 {
+        self.estimated_cost * f64::from(self.starts.1)
+    }
+
     /// The starts whose mean counts.
     pub(super) fn samples(&self) -> std::ops::Range<u32> {
         let (first, count) = self.starts;

@@ -10,7 +10,7 @@ use super::candidates::{CandidatePaths, LevelOrigin, PathOrigin};
 use super::contention_group::ContentionGroup;
 use super::ecmp_expectation::EcmpExpectation;
 use super::forecast::{IterationForecast, forecast_iterations};
-use super::horizon::COARSE_START;
+use super::horizon::{COARSE_START, FIRST_START};
 use super::judge::{DecisionValue, Judge, MemberExpectation};
 use super::level_climb::{LevelClimb, Promise, ValuedLevels, climb_levels};
 use super::level_race::{RaceWinner, race_levels};
@@ -267,6 +267,15 @@ impl<'a> RegionEvaluation<'a> {
         let is_cheap = self.judge.horizon.samples().len() > 1;
         let model = self.model();
         let mut rates = self.mean_rates(&model, &candidate.paths, &candidate.levels[0].1);
+        // Averages know nothing of phases. One level is simulated in any case, and says how long
+        // communication takes beside that of the others.
+        let one_level = candidate.levels.iter().find(|(of, _)| *of == LevelOrigin::Ranked(1));
+        if let Some((_, levels)) = one_level
+            && let Some(seconds) = self.first_seconds(&candidate.paths, levels)
+        {
+            rates.set_levels(&model.level_indices(levels));
+            rates.calibrate(&seconds);
+        }
         // Whether a plan is never to be worse, what the model expects, and their place.
         let mut rated: Vec<(bool, f64, usize)> = Vec::new();
         for (place, (origin, levels)) in candidate.levels.iter().enumerate() {
@@ -326,6 +335,18 @@ impl<'a> RegionEvaluation<'a> {
         let levels = self.plan_levels(candidate);
         let (traffic, jobs) = (self.context.traffic, &self.region.jobs);
         forecast_iterations(traffic, jobs, candidate.paths(), (&levels, &[]))
+    }
+
+    /// Seconds of an iteration of each job of the region from the first start; none if the model
+    /// rejects a job.
+    fn first_seconds(&mut self, paths: &[LinkPath], levels: &[u8]) -> Option<Vec<f64>> {
+        let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
+        for group in self.judge.contention_groups(paths) {
+            let levels = self.member_levels(&group, levels);
+            let expected = self.judge.expect_from(&group, &levels, [FIRST_START])?;
+            self.note_seconds(&group, expected, &mut seconds);
+        }
+        Some(seconds)
     }
 
     /// Puts the seconds of an iteration of each member into those of all jobs of the region.
