@@ -1,7 +1,7 @@
 //! Jobs of documents as the wire has them, and what one host sends of such a job.
 
 use api::telemetry as proto;
-use planner::{CollectiveKind, FlowDocument, JobDocument, RankTraffic};
+use planner::{CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, RankTraffic};
 
 /// The announcement of a job.
 pub fn announce_job(job: &JobDocument) -> proto::JobAnnouncement {
@@ -13,11 +13,8 @@ pub fn announce_job(job: &JobDocument) -> proto::JobAnnouncement {
         hosts: job.gpus.keys().cloned().collect(),
         gpu_indices: job.gpu_indices.iter().map(announce_gpus).collect(),
         flows: job.flows.iter().flatten().map(announce_flow).collect(),
-        collective: job.collective.as_ref().map(|collective| proto::Collective {
-            kind: collective_name(collective.kind),
-            bytes: collective.bytes.unwrap_or(0.0),
-            channels: collective.channels,
-        }),
+        collective: job.collective.as_ref().map(announce_collective),
+        collectives: job.collectives.iter().map(announce_collective).collect(),
         profile: job.profile.clone(),
         flop_per_iteration: job.flop_per_iteration,
         compute_seconds: job.compute_seconds,
@@ -25,6 +22,16 @@ pub fn announce_job(job: &JobDocument) -> proto::JobAnnouncement {
         pods: job.pods.clone(),
         rank_traffic: job.rank_traffic.iter().map(announce_traffic).collect(),
         can_wait: job.can_wait,
+    }
+}
+
+fn announce_collective(collective: &CollectiveDocument) -> proto::Collective {
+    let groups = collective.groups;
+    proto::Collective {
+        kind: collective_name(collective.kind),
+        bytes: collective.bytes.unwrap_or(0.0),
+        channels: collective.channels,
+        groups: groups.map(|of| proto::RankGroups { size: of.size, stride: of.stride }),
     }
 }
 
@@ -67,11 +74,21 @@ pub fn reporting_host(job: &JobDocument) -> Option<&str> {
 pub fn sent_share(job: &JobDocument, host: &str) -> f64 {
     let Some(flows) = &job.flows else {
         let hosts = job.gpus.len().max(1) as f64;
-        return match job.collective.as_ref().map(|collective| collective.kind) {
-            // Neighbours send to each other in both directions; the reporting host is at one end.
-            Some(CollectiveKind::Pipeline) if hosts > 1.0 => 0.5 / (hosts - 1.0),
-            _ => 1.0 / hosts,
+        let of_collective = |collective: &CollectiveDocument| {
+            let stages = collective.groups.map_or(hosts, |groups| f64::from(groups.size));
+            let share = match collective.kind {
+                // Neighbours send to each other in both directions; the reporting host is at one end.
+                CollectiveKind::Pipeline if stages > 1.0 => {
+                    0.5 / (stages - 1.0) * (stages / hosts).min(1.0)
+                }
+                _ => 1.0 / hosts,
+            };
+            (share, collective.bytes.unwrap_or(1.0))
         };
+        let shares = job.all_collectives().map(of_collective);
+        let (own, all) =
+            shares.fold((0.0, 0.0), |(own, all), (share, bytes)| (own + share * bytes, all + bytes));
+        return if all > 0.0 { own / all } else { 1.0 / hosts };
     };
     let sum = |weight: fn(&FlowDocument) -> f64| {
         let own = flows.iter().filter(|flow| flow.src == host);
@@ -89,7 +106,7 @@ pub fn sent_share(job: &JobDocument, host: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use planner::CollectiveDocument;
+    use planner::RankGroups;
 
     use super::*;
 
@@ -113,8 +130,23 @@ mod tests {
             kind: CollectiveKind::RingAllReduce,
             bytes: None,
             channels: None,
+            groups: None,
         });
         assert_eq!(sent_share(&job, "h2"), 0.5);
+        let pipeline = CollectiveDocument {
+            kind: CollectiveKind::Pipeline,
+            bytes: Some(1.0),
+            channels: None,
+            groups: Some(RankGroups { size: 4, stride: 8 }),
+        };
+        let hosts = (1..=8).map(|host| (format!("h{host}"), 8));
+        let stages = JobDocument {
+            gpus: hosts.collect(),
+            collectives: vec![pipeline],
+            ..JobDocument::default()
+        };
+        assert_eq!(sent_share(&stages, "h1"), 0.5 / 3.0 / 2.0);
+        assert_eq!(announce_job(&stages).collectives[0].groups.map(|of| of.stride), Some(8));
         assert_eq!(reporting_host(&job), Some("h1"));
         let announced = announce_job(&job).collective.expect("it has one");
         assert_eq!(announced.kind, "ring_all_reduce");

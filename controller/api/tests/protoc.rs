@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use api::telemetry::job_report::Report;
 use api::telemetry::{
-    Collective, GpuIndices, JobAnnouncement, JobEnd, JobFlow, JobReport, JobWindow, RankTraffic,
+    Collective, GpuIndices, JobAnnouncement, JobEnd, JobFlow, JobReport, JobWindow, RankGroups,
+    RankTraffic,
 };
 use prost::Message;
 
@@ -41,13 +42,20 @@ fn reports() -> [JobReport; 3] {
         src_gpu: Some(3),
         dst_gpu: Some(4),
     };
+    let collective = Collective {
+        kind: "ring".to_owned(),
+        bytes: 2e9,
+        channels: Some(3),
+        groups: Some(RankGroups { size: 4, stride: 3 }),
+    };
     let announcement = JobAnnouncement {
         job: "bert".to_owned(),
         tenant: Some("blue".to_owned()),
         model: Some("BERT".to_owned()),
         gpus: [("h1".to_owned(), 8), ("h2".to_owned(), 4)].into(),
         flows: vec![flow.clone(), JobFlow { udp_src_port: None, ..flow }],
-        collective: Some(Collective { kind: "ring".to_owned(), bytes: 2e9, channels: Some(3) }),
+        collective: Some(collective.clone()),
+        collectives: vec![collective],
         profile: Some("bert".to_owned()),
         flop_per_iteration: Some(1.5e15),
         compute_seconds: Some(0.25),

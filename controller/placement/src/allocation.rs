@@ -227,6 +227,7 @@ impl<'a> ClusterAllocation<'a> {
                 kind: CollectiveKind::RingAllReduce,
                 bytes: Some(gradients),
                 channels: Some(1),
+                groups: None,
             },
         };
         let pace = if self.table.has_rows_for(&held.request) {

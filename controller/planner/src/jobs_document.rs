@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, HostId};
 
-pub use self::collective::{CollectiveDocument, CollectiveKind};
+pub use self::collective::{CollectiveDocument, CollectiveKind, RankGroups};
 pub use self::flows::MAX_CHANNELS;
 use self::flows::{FlowDrafts, StatedPorts, build_flows};
 pub use self::gpu_assignment::lowest_gpus;
@@ -79,6 +79,9 @@ pub struct JobDocument {
     /// Instead of `flows`: the collective operation from which they are derived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collective: Option<CollectiveDocument>,
+    /// Instead of `flows`: several collective operations of an iteration, which begin together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<CollectiveDocument>,
     /// Instead of `flows`: what ranks send to each other, as libraries of collectives count it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rank_traffic: Vec<RankTraffic>,
@@ -135,6 +138,13 @@ pub struct ResolvedJobs {
     pub jobs: Vec<Job>,
     /// Hosts with more GPUs in use than they have.
     pub findings: Vec<Finding>,
+}
+
+impl JobDocument {
+    /// All collective operations of an iteration.
+    pub fn all_collectives(&self) -> impl Iterator<Item = &CollectiveDocument> {
+        self.collective.iter().chain(&self.collectives)
+    }
 }
 
 impl JobsDocument {

@@ -57,7 +57,7 @@ pub use input_digest::ComparedInputs;
 pub use interrupt::Interrupt;
 pub use jobs_document::{
     CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, MAX_CHANNELS,
-    RankTraffic, ResolvedJobs, lowest_gpus,
+    RankGroups, RankTraffic, ResolvedJobs, lowest_gpus,
 };
 pub use learned_flows::{
     ConnectionOwner, LearnedConnection, NicOwners, find_counted_pairs, place_learned_flows,

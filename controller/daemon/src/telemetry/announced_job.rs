@@ -36,10 +36,13 @@ pub(super) fn resolve_announcement(
         if announcement.profile.is_some() && complete.rank_traffic.is_empty() {
             // The profile says how much.
             let kind = CollectiveKind::RingAllReduce;
-            let ring = CollectiveDocument { kind, bytes: None, channels: None };
-            complete.collective.get_or_insert(ring);
+            let ring = CollectiveDocument { kind, bytes: None, channels: None, groups: None };
+            if complete.collectives.is_empty() {
+                complete.collective.get_or_insert(ring);
+            }
         }
-        let is_derived = complete.collective.is_some() || !complete.rank_traffic.is_empty();
+        let is_collective = complete.all_collectives().next().is_some();
+        let is_derived = is_collective || !complete.rank_traffic.is_empty();
         complete.flows = (!is_derived).then(|| assumed_ring(announcement, fabric));
         if is_derived {
             assume_gpus(&mut complete, fabric, taken);
@@ -48,8 +51,8 @@ pub(super) fn resolve_announcement(
     if announcement.profile.is_none() {
         complete.flop_per_iteration.get_or_insert(UNKNOWN_FLOP);
         complete.compute_seconds.get_or_insert(UNKNOWN_SECONDS);
-        let collective = complete.collective.iter_mut();
-        collective.for_each(|collective| _ = collective.bytes.get_or_insert(UNKNOWN_BYTES));
+        let collectives = complete.collective.iter_mut().chain(&mut complete.collectives);
+        collectives.for_each(|collective| _ = collective.bytes.get_or_insert(UNKNOWN_BYTES));
     }
     let gpu_indices = complete.gpu_indices.clone();
     let document = JobsDocument { jobs: vec![complete] };
@@ -150,7 +153,7 @@ mod tests {
         assert_eq!(stated.flows.len(), 1);
         // A comment such as crux.collective=all_to_all states no bytes.
         let kind = CollectiveKind::AllToAll;
-        let collective = Some(CollectiveDocument { kind, bytes: None, channels: None });
+        let collective = Some(CollectiveDocument { kind, bytes: None, channels: None, groups: None });
         assert_eq!(announced(|job| job.collective = collective.clone()).flows.len(), 12);
     }
 
@@ -162,7 +165,7 @@ mod tests {
         let half = JobDocument {
             id: "half".to_owned(),
             gpus: ["h9", "h1"].map(|host| (host.to_owned(), 4)).into(),
-            collective: Some(CollectiveDocument { kind, bytes: None, channels: None }),
+            collective: Some(CollectiveDocument { kind, bytes: None, channels: None, groups: None }),
             ..JobDocument::default()
         };
         let nics_of = |job: &Job| -> Vec<(String, u32)> {

@@ -8,7 +8,9 @@ use std::net::IpAddr;
 
 use api::telemetry as proto;
 use indexmap::IndexMap;
-use planner::{CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobId, RankTraffic};
+use planner::{
+    CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobId, RankGroups, RankTraffic,
+};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
@@ -21,6 +23,9 @@ const MAX_STARTS: usize = 10_000;
 
 /// Flows of one job; a ring of all hosts of a large fabric has fewer.
 const MAX_FLOWS: usize = 65_536;
+
+/// Collective operations of a job at most: some for each dimension of its parallelism.
+const MAX_COLLECTIVES: usize = 64;
 
 /// A name, or another text of an announcement, in bytes.
 const MAX_TEXT: usize = 256;
@@ -120,6 +125,9 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
         RankTraffic { src, dst, bytes }
     });
     let collective = announcement.collective.as_ref().map(decode_collective).transpose()?;
+    check_limit("collectives", announcement.collectives.len(), MAX_COLLECTIVES)?;
+    let collectives: Result<Vec<_>, _> =
+        announcement.collectives.iter().map(decode_collective).collect();
     let flows: Result<Vec<_>, _> = announcement.flows.into_iter().map(decode_flow).collect();
     Ok(JobDocument {
         id: announcement.job,
@@ -136,6 +144,7 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
         profile: announcement.profile,
         flows: Some(flows?).filter(|flows| !flows.is_empty()),
         collective,
+        collectives: collectives?,
         rank_traffic: rank_traffic.collect(),
         pods: announcement.pods,
     })
@@ -174,6 +183,7 @@ fn decode_collective(collective: &proto::Collective) -> Result<CollectiveDocumen
         kind: kind.map_err(|error: Error| InvalidReport::UnknownCollective(error.to_string()))?,
         bytes: Some(collective.bytes).filter(|bytes| *bytes > 0.0),
         channels: collective.channels,
+        groups: collective.groups.map(|of| RankGroups { size: of.size, stride: of.stride }),
     })
 }
 

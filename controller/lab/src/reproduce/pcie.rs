@@ -84,6 +84,7 @@ impl<'a> PlacedJob<'a> {
                 kind: CollectiveKind::RingAllReduce,
                 bytes: Some(CALIBRATED.volume_of(self.model)? * self.volume),
                 channels: Some(2),
+                groups: None,
             }),
             ..JobDocument::default()
         })

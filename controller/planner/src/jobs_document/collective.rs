@@ -2,7 +2,7 @@
 //!
 //! Members of one host are one member of the ring, since they reach each other without the network.
 //! Hosts are in the order of ranks, which is that of `gpus` in the document. Channels take the NICs
-//! of the job's GPUs in turn and an equal share of the bytes, and leave a host by the NIC on which
+//! of the members' GPUs in turn and an equal share of the bytes, and leave a host by the NIC on which
 //! they enter it, as those of NCCL.
 
 use schemars::JsonSchema;
@@ -23,6 +23,35 @@ pub struct CollectiveDocument {
     /// the job's GPUs of a host have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channels: Option<u32>,
+    /// The ranks that operate together, each group by itself on that many bytes; all if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<RankGroups>,
+}
+
+/// Groups of ranks as frameworks make them: of `size` ranks that are `stride` apart, until all ranks
+/// are in one. Tensor parallelism has stride 1, and each dimension outside of it the product of those
+/// inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RankGroups {
+    /// Ranks of a group.
+    pub size: u32,
+    /// From one rank of a group to the next.
+    pub stride: u32,
+}
+
+impl RankGroups {
+    /// The groups of so many ranks; none unless they divide them.
+    pub(super) fn members(self, ranks: u32) -> Option<Vec<Vec<u32>>> {
+        let block = self.size.checked_mul(self.stride).filter(|block| *block > 0)?;
+        if ranks % block != 0 {
+            return None;
+        }
+        let firsts = (0..ranks / block)
+            .flat_map(|at| (0..self.stride).map(move |within| at * block + within));
+        let group = |first: u32| (0..self.size).map(|place| first + place * self.stride).collect();
+        Some(firsts.map(group).collect())
+    }
 }
 
 /// Kinds of collective operation, with what each member sends; n is the number of hosts.
@@ -103,6 +132,19 @@ mod tests {
         let found = collective_transfers(kind, &hosts, 12.0, channels);
         let found: Vec<_> = found.iter().map(|t| (t.src.0, t.dst.0, t.channel, t.bytes)).collect();
         assert_eq!(found, expect, "{kind:?}");
+    }
+
+    #[test]
+    fn groups_are_those_of_the_dimensions_of_a_model() {
+        // Two stages of a pipeline, of two data-parallel copies on two GPUs each.
+        let groups = |size, stride| RankGroups { size, stride }.members(8);
+        let tensor = vec![vec![0, 1], vec![2, 3], vec![4, 5], vec![6, 7]];
+        assert_eq!(groups(2, 1), Some(tensor));
+        assert_eq!(groups(2, 2), Some(vec![vec![0, 2], vec![1, 3], vec![4, 6], vec![5, 7]]));
+        assert_eq!(groups(2, 4), Some(vec![vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]]));
+        for (size, stride) in [(0, 1), (1, 0), (3, 1), (2, 3), (u32::MAX, 2)] {
+            assert_eq!(groups(size, stride), None);
+        }
     }
 
     #[test]

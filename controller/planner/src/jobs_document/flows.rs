@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use topology::{HostId, Nic, NicId};
 
-use super::collective::{CollectiveDocument, collective_transfers};
+use super::collective::{CollectiveDocument, RankGroups, collective_transfers};
 use super::gpu_assignment::HostGpus;
 use super::{JobDocument, JobFields, JobGpus, MAX_BYTES, RankTraffic};
 use crate::input::{Flow, FlowGpus};
@@ -38,23 +38,34 @@ impl JobFields<'_> {
         profile: Option<&ModelProfile>,
     ) -> Result<FlowDrafts, DocumentFieldError> {
         let traffic = &document.rank_traffic;
-        let flows: FlowDrafts = match (&document.flows, &document.collective) {
-            (Some(_), Some(_)) => {
-                let problem = "stands beside `flows`; one of both".to_owned();
-                return Err(self.field_error("collective", problem));
-            }
-            (Some(_), None) | (None, Some(_)) if !traffic.is_empty() => {
-                let problem = "stands beside `flows` or `collective`; one of them".to_owned();
-                return Err(self.field_error("rank_traffic", problem));
-            }
-            (Some(flows), None) => (0..flows.len())
+        let is_collective = document.all_collectives().next().is_some();
+        if is_collective && document.flows.is_some() {
+            let field = if document.collective.is_some() { "collective" } else { "collectives" };
+            let problem = "stands beside `flows`; one of both".to_owned();
+            return Err(self.field_error(field, problem));
+        }
+        if (is_collective || document.flows.is_some()) && !traffic.is_empty() {
+            let problem = "stands beside `flows` or `collective`; one of them".to_owned();
+            return Err(self.field_error("rank_traffic", problem));
+        }
+        let flows: FlowDrafts = if let Some(flows) = &document.flows {
+            (0..flows.len())
                 .map(|index| self.resolve_stated_flow(flows, index, gpus))
-                .collect::<Result<_, _>>()?,
-            (None, Some(collective)) => {
-                let bytes = profile.and_then(|profile| profile.gradient_bytes);
-                self.derive_flows(collective, bytes, hosts, gpus)?
+                .collect::<Result<_, _>>()?
+        } else if is_collective {
+            let gradients = profile.and_then(|profile| profile.gradient_bytes);
+            let one = document.collective.iter().map(|of| ("collective".to_owned(), of));
+            let several = document.collectives.iter().enumerate();
+            let several = several.map(|(index, of)| (format!("collectives[{index}]"), of));
+            let mut flows = Vec::new();
+            for (field, collective) in one.chain(several) {
+                for (hosts, gpus) in self.resolve_groups(&field, collective, hosts, gpus)? {
+                    flows.extend(self.derive_flows(&field, collective, gradients, &hosts, &gpus)?);
+                }
             }
-            (None, None) => self.flows_between_ranks(traffic, hosts, gpus)?,
+            flows
+        } else {
+            self.flows_between_ranks(traffic, hosts, gpus)?
         };
         match flows.iter().find(|flow| !self.is_one_ip_version(flow)) {
             Some(flow) => Err(self.field_error(&flow.field, self.describe_addresses(flow))),
@@ -129,16 +140,52 @@ impl JobFields<'_> {
         })
     }
 
+    /// The hosts of each group of a collective in the order of ranks, with the GPUs that it has there.
+    fn resolve_groups(
+        &self,
+        field: &str,
+        collective: &CollectiveDocument,
+        hosts: &[HostId],
+        gpus: &JobGpus,
+    ) -> Result<Vec<(Vec<HostId>, JobGpus)>, DocumentFieldError> {
+        let Some(groups) = collective.groups else {
+            return Ok(vec![(hosts.to_vec(), gpus.clone())]);
+        };
+        let ranks = ranks_in_order(hosts, gpus);
+        let members = groups.members(ranks.len() as u32).ok_or_else(|| {
+            let RankGroups { size, stride } = groups;
+            let problem = format!(
+                "{size} ranks, {stride} apart, do not divide the {} of the job",
+                ranks.len()
+            );
+            self.field_error(&format!("{field}.groups"), problem)
+        })?;
+        let group = |members: Vec<u32>| {
+            let mut hosts: Vec<HostId> = Vec::new();
+            let mut own = JobGpus::new();
+            for (host, gpu) in members.iter().map(|rank| ranks[*rank as usize]) {
+                if !hosts.contains(&host) {
+                    hosts.push(host);
+                }
+                own.entry(host).or_insert_with(|| gpus[&host].without_gpus()).add(gpu);
+            }
+            (hosts, own)
+        };
+        Ok(members.into_iter().map(group).collect())
+    }
+
     fn derive_flows(
         &self,
+        field: &str,
         collective: &CollectiveDocument,
         gradient_bytes: Option<f64>,
         hosts: &[HostId],
         gpus: &JobGpus,
     ) -> Result<FlowDrafts, DocumentFieldError> {
         let bytes = collective.bytes.or(gradient_bytes);
-        let bytes = self.require_number("collective.bytes", bytes, MAX_BYTES)?;
-        let is_stated = collective.channels.is_some();
+        let bytes = self.require_number(&format!("{field}.bytes"), bytes, MAX_BYTES)?;
+        // Of a group, it is known which GPUs send.
+        let is_stated = collective.channels.is_some() && collective.groups.is_none();
         let own: BTreeMap<HostId, Vec<u32>> = hosts
             .iter()
             .map(|host| (*host, self.nics_of_channels(*host, gpus, is_stated)))
@@ -149,7 +196,7 @@ impl JobFields<'_> {
         });
         if !(1..=MAX_CHANNELS).contains(&channels) {
             let problem = format!("{channels} is not from 1 to {MAX_CHANNELS}");
-            return Err(self.field_error("collective.channels", problem));
+            return Err(self.field_error(&format!("{field}.channels"), problem));
         }
         let end = |host: HostId, channel| self.end_of_channel(host, &own[&host], channel, gpus);
         let transfers = collective_transfers(collective.kind, hosts, bytes, channels);
@@ -159,7 +206,7 @@ impl JobFields<'_> {
                 let (src, src_gpu) = end(transfer.src, transfer.channel)?;
                 let (dst, dst_gpu) = end(transfer.dst, transfer.channel)?;
                 Ok(FlowDraft {
-                    field: "collective".to_owned(),
+                    field: field.to_owned(),
                     src,
                     dst,
                     bytes: transfer.bytes,
@@ -177,11 +224,7 @@ impl JobFields<'_> {
         hosts: &[HostId],
         gpus: &JobGpus,
     ) -> Result<FlowDrafts, DocumentFieldError> {
-        let ranks = hosts.iter().flat_map(|host| {
-            let indices = gpus.get(host).map(HostGpus::indices).unwrap_or_default();
-            indices.iter().map(|gpu| (*host, *gpu))
-        });
-        let ranks: Vec<(HostId, u32)> = ranks.collect();
+        let ranks = ranks_in_order(hosts, gpus);
         let mut flows: BTreeMap<(NicId, NicId), FlowDraft> = BTreeMap::new();
         for (index, sent) in traffic.iter().enumerate() {
             let field = |name: &str| format!("rank_traffic[{index}].{name}");
@@ -271,6 +314,16 @@ impl JobFields<'_> {
             }
         }
     }
+}
+
+/// The host and the GPU of each rank.
+fn ranks_in_order(hosts: &[HostId], gpus: &JobGpus) -> Vec<(HostId, u32)> {
+    let of_host = |host: &HostId| {
+        let indices = gpus.get(host).map(HostGpus::indices).unwrap_or_default();
+        let host = *host;
+        indices.iter().map(move |gpu| (host, *gpu))
+    };
+    hosts.iter().flat_map(of_host).collect()
 }
 
 /// More channels than any NIC can use; it limits the effect of one line of a document.

@@ -72,6 +72,16 @@ impl HostGpus {
         self.is_certain
     }
 
+    /// The same host without any GPU yet.
+    pub(super) fn without_gpus(&self) -> Self {
+        Self { indices: Vec::new(), ..*self }
+    }
+
+    /// One GPU more.
+    pub(super) fn add(&mut self, gpu: u32) {
+        self.indices.push(gpu);
+    }
+
     /// The GPU of the job that takes a turn on a NIC: those on its PCIe switch one after the other.
     pub(super) fn gpu_of_turn(
         &self,

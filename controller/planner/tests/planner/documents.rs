@@ -231,6 +231,42 @@ fn every_nic_of_the_gpus_carries_a_channel_of_a_collective() {
     assert_eq!(nics.collect::<Vec<_>>(), [[0, 2, 4, 6], [1, 3, 5, 7]]);
 }
 
+/// Two stages of a pipeline on two hosts each, whose copies reduce their gradients GPU by GPU, and
+/// tensor parallelism that stays in the hosts.
+#[test]
+fn each_group_of_each_collective_sends_by_the_nics_of_its_gpus() {
+    let spec = ClosSpec { host_links: 2, hosts_per_leaf: 2, ..ClosSpec::default() };
+    let fabric = build_clos("test", &spec).unwrap();
+    let collectives = "collectives = [
+        {kind = 'all_gather', bytes = 7.0, groups = {size = 2, stride = 1}},
+        {kind = 'ring_all_reduce', bytes = 4.0, groups = {size = 2, stride = 2}},
+        {kind = 'pipeline', bytes = 1.0, groups = {size = 2, stride = 4}}]";
+    let hosts = "{h1 = 2, h2 = 2, h3 = 2, h4 = 2}";
+    let of_hosts = |more: &str| job("a", more).replace("{h1 = 8, h2 = 8}", hosts);
+    let flows = shown_flows(&fabric, &of_hosts(collectives));
+    let both = |a: &str, b: &str, nic, bytes| {
+        [(a, b), (b, a)].map(|(src, dst)| format!("{src}:{nic}>{dst}:{nic} {bytes}"))
+    };
+    let reduced = [("h1", "h2", 0), ("h1", "h2", 1), ("h3", "h4", 0), ("h3", "h4", 1)];
+    let passed = [("h1", "h3", 0), ("h1", "h3", 1), ("h2", "h4", 0), ("h2", "h4", 1)];
+    let reduced = reduced.iter().flat_map(|(a, b, nic)| both(a, b, nic, 4));
+    let passed = passed.iter().flat_map(|(a, b, nic)| both(a, b, nic, 1));
+    assert_eq!(flows, reduced.chain(passed).collect::<Vec<_>>());
+    let five = collectives.replace("stride = 4", "stride = 5");
+    let no_bytes = "collectives = [{kind = 'pipeline'}]";
+    check_refused(&[
+        (
+            of_hosts(&five),
+            "jobs[0].collectives[2].groups: 2 ranks, 5 apart, do not divide the 8 of the job",
+        ),
+        (job("a", no_bytes), "jobs[0].collectives[0].bytes: missing, and no profile provides it"),
+        (
+            job("a", &format!("flows = []\n{collectives}")),
+            "jobs[0].collectives: stands beside `flows`; one of both",
+        ),
+    ]);
+}
+
 #[test]
 fn what_ranks_send_goes_between_the_nics_of_their_gpus() {
     let spec = ClosSpec { host_links: 2, ..ClosSpec::default() };
