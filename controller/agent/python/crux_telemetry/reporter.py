@@ -30,8 +30,8 @@ class Reporter:
 
     def job(self, id, gpus, **known):
         """Announces a job: GPUs by host in the order of ranks, and any other fields of a jobs
-        document (tenant, model, gpu_indices, one of flows, collective and rank_traffic, profile,
-        flop_per_iteration, compute_seconds, overlap_from, can_wait)."""
+        document (tenant, model, gpu_indices, one of flows, collective, collectives and
+        rank_traffic, profile, flop_per_iteration, compute_seconds, overlap_from, can_wait)."""
         job = {"id": id, "gpus": dict(gpus), **known}
         self._jobs.add(id)
         self._enqueue({"job": job})

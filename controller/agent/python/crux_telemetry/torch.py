@@ -20,7 +20,7 @@ from .start_slot import SlotKeeper
 # Counts from import on, because frameworks keep references to the functions that they import.
 COUNTER = GroupCounter()
 # What may say which traffic a job has.
-TRAFFIC_FIELDS = {"flows", "collective", "rank_traffic"}
+TRAFFIC_FIELDS = {"flows", "collective", "collectives", "rank_traffic"}
 
 
 def count_process_groups():

@@ -69,6 +69,8 @@ def announcement(job):
         encoded += chunk(14, pair)
     if job.get("can_wait"):
         encoded += integer(15, 1)
+    for one in job.get("collectives") or []:
+        encoded += chunk(16, collective(one))
     return encoded
 
 
@@ -88,6 +90,9 @@ def collective(collective):
     encoded = chunk(1, collective["kind"]) + double(2, collective.get("bytes") or 0.0)
     if collective.get("channels") is not None:
         encoded += integer(3, collective["channels"])
+    if collective.get("groups"):
+        groups = collective["groups"]
+        encoded += chunk(4, integer(1, groups["size"]) + integer(2, groups["stride"]))
     return encoded
 
 
