@@ -72,7 +72,7 @@ impl HostGpus {
         self.is_certain
     }
 
-    /// The same host without any GPU yet.
+    /// No GPU yet, and as certain as these.
     pub(super) fn without_gpus(&self) -> Self {
         Self { indices: Vec::new(), ..*self }
     }
