@@ -13,7 +13,7 @@ use crate::spec::{FieldRef, bit_mask};
 pub(crate) struct HashCalculation {
     algorithm: HashAlgorithm,
     inputs: Vec<HashInput>,
-    /// The same, where it is a checksum of fields of one header.
+    /// Where it is a checksum of fields of one header.
     header_sum: Option<HeaderSum>,
 }
 
