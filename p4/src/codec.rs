@@ -14,7 +14,7 @@ mod packets;
 mod write_error;
 
 pub use decode::{
-    CounterValue, DecodeError, decode_counter_cell, decode_entry, decode_row_counter,
+    CounterCell, CounterValue, DecodeError, decode_counter_cell, decode_entry, decode_row_counter,
     decode_table_entity, decode_table_names, decode_tables,
 };
 pub use digests::{

@@ -16,10 +16,10 @@ use crate::entry::{
     WeightedAction,
 };
 
-pub use ids::{PORT_LEVEL, ROCE_FLOW_DIGEST, action, table};
+pub use ids::{PORT_LEVEL, REFUSED, ROCE_FLOW_DIGEST, action, table};
 pub use values::{
-    FlowKey, FlowTransport, HashSlice, IpPrefix, IpVersion, JobMatch, OutOfRange, PinPoint,
-    PortNumber, PriorityLevel, PuntMatch,
+    FlowKey, FlowTransport, HashSlice, IpPrefix, IpVersion, JobMatch, OutOfRange, PairedPackets,
+    PinPoint, PortNumber, PriorityLevel, PuntMatch, Refusal,
 };
 use values::{address_bits, full_mask_field};
 
@@ -75,6 +75,30 @@ fn limit_punts(fields: Vec<RowField>, priority: NonZeroU16, rates: MeterRates) -
 pub fn source_guard(port: PortNumber, address: IpAddr) -> TableEntry {
     let table = versioned(IpVersion::of(address), table::SOURCE_GUARD, table::SOURCE_GUARD6);
     exact_entry(table, [port.into(), address_bits(address)], ActionCall::new(action::ADMIT, []))
+}
+
+/// `host_port`: a port of a NIC, whose sources are compared with [`refuse_source`] and
+/// [`allow_source`].
+pub fn host_port(port: PortNumber) -> TableEntry {
+    let action = ActionCall::new(action::CHECK_SOURCE, []);
+    exact_entry(table::HOST_PORT, [port.into()], action)
+}
+
+/// `foreign_source`: these addresses are those of hosts elsewhere, and refused as sources that the
+/// [`source_guard`] does not list.
+pub fn refuse_source(prefix: IpPrefix) -> TableEntry {
+    source_row(prefix, action::REFUSE_SOURCE)
+}
+
+/// `foreign_source`: these addresses may be sources; longer prefixes may be refused.
+pub fn allow_source(prefix: IpPrefix) -> TableEntry {
+    source_row(prefix, action::ALLOW_SOURCE)
+}
+
+fn source_row(prefix: IpPrefix, id: ActionId) -> TableEntry {
+    let table = versioned(prefix.version(), table::FOREIGN_SOURCE, table::FOREIGN_SOURCE6);
+    EntryKey::for_row(table, prefix.lpm_field(1).into_iter().collect(), 0)
+        .with_action(ActionCall::new(id, []).into())
 }
 
 /// `arp_answer` or `nd_answer`: the Ethernet address that the switch gives to hosts that ask for
@@ -136,6 +160,23 @@ pub fn flow_pin(point: PinPoint, flow: &FlowKey, path: u16, job: NonZeroU32) -> 
     })
 }
 
+/// `job_pair`: the job of RoCEv2 packets from the NIC at an edge port to another NIC that have no
+/// pin. Needs the job's [`job_qos`]. Without a job the row counts, and changes no packet. `None` if
+/// the addresses are of two versions.
+pub fn job_pair(
+    port: PortNumber,
+    [src, dst]: [IpAddr; 2],
+    job: Option<NonZeroU32>,
+) -> Option<TableEntry> {
+    let version = IpVersion::of(src);
+    let table = versioned(version, table::JOB_PAIR, table::JOB_PAIR6);
+    let action = versioned(version, action::SET_PAIR_JOB, action::SET_PAIR_JOB6);
+    // The port stands for the source, which the guard has checked.
+    let from = versioned(version, address_bits(src), port.into());
+    let action = ActionCall::new(action, [job.map_or(0, NonZeroU32::get).into()]);
+    (version == IpVersion::of(dst)).then(|| exact_entry(table, [from, address_bits(dst)], action))
+}
+
 /// `job_classify`: the job of traffic without a pin. Needs the job's [`job_qos`]. `None` if a
 /// network is not of the version that is matched.
 pub fn job_classify(
@@ -143,16 +184,6 @@ pub fn job_classify(
     priority: NonZeroU16,
     job: NonZeroU32,
 ) -> Option<TableEntry> {
-    class_row(matches, priority, job.get())
-}
-
-/// `job_classify`: traffic of no job, which is counted and otherwise treated as without this row:
-/// job 0 means none, and has no [`job_qos`].
-pub fn count_unclassified(matches: &JobMatch, priority: NonZeroU16) -> Option<TableEntry> {
-    class_row(matches, priority, 0)
-}
-
-fn class_row(matches: &JobMatch, priority: NonZeroU16, job: u32) -> Option<TableEntry> {
     let version = matches.version;
     let mut networks = [matches.src, matches.dst].into_iter().flatten();
     if networks.any(|network| network.version() != version) {
@@ -160,7 +191,7 @@ fn class_row(matches: &JobMatch, priority: NonZeroU16, job: u32) -> Option<Table
     }
     let table = versioned(version, table::JOB_CLASSIFY, table::JOB_CLASSIFY6);
     let action = versioned(version, action::SET_JOB, action::SET_JOB6);
-    let action = ActionCall::new(action, [job.into()]);
+    let action = ActionCall::new(action, [job.get().into()]);
     Some(prioritised_entry(table, matches.match_fields(), priority, action))
 }
 
@@ -255,6 +286,11 @@ pub fn switch_salt(salt: NonZeroU32, slice: HashSlice) -> TableEntry {
 /// The cell of counter [`PORT_LEVEL`] that counts what left by `port` at `level`.
 pub fn port_level_index(port: PortNumber, level: PriorityLevel) -> u32 {
     u32::from(port.number()) << PriorityLevel::BITS | u32::from(level.number())
+}
+
+/// The cell of counter [`REFUSED`] that counts what came in by `port` and was refused for a reason.
+pub fn refusal_index(port: PortNumber, refusal: Refusal) -> u32 {
+    u32::from(port.number()) << Refusal::BITS | refusal as u32
 }
 
 /// Gives a packet its level, and the DSCP that carries it.

@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn the_embedded_artefacts_fit_together() {
         let pipeline = ForwardingPipeline::new(FABRIC.p4info, FABRIC.json).unwrap();
-        assert_eq!(pipeline.p4info.tables().count(), 31);
+        assert_eq!(pipeline.p4info.tables().count(), 36);
         assert_ne!(pipeline.cookie, 0);
         assert_eq!(ForwardingPipeline::embedded_sai().p4info.tables().count(), 11);
     }
@@ -285,7 +285,9 @@ mod tests {
             "\"size\" : 8",
             &[
                 "only P4Info has counter EgressImpl.port_level with 4096 cells",
+                "only P4Info has counter IngressImpl.refused with 4096 cells",
                 "only the JSON has counter EgressImpl.port_level with 8 cells",
+                "only the JSON has counter IngressImpl.refused with 8 cells",
             ],
         );
         check(

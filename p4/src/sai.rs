@@ -141,18 +141,18 @@ pub fn route_action(target: RouteTarget) -> ActionCall {
 }
 
 /// `acl_pre_ingress_table`: the VRF and the job of packets that come in by a port, or of those of
-/// them that go to one address.
+/// them that go to one address. Without a job they have the [`job_level`] of none.
 pub fn port_class(
     port: u32,
     dst: Option<Ipv4Addr>,
     vrf: Vrf,
     job: Option<NonZeroU32>,
 ) -> TableEntry {
-    let job = job.map_or(0, NonZeroU32::get);
+    let metadata = job_metadata(job);
     let call = match vrf {
-        Vrf::Default => ActionCall::new(action::SET_ACL_METADATA, [job.into()]),
+        Vrf::Default => ActionCall::new(action::SET_ACL_METADATA, [metadata.into()]),
         Vrf::OfPort(_) => {
-            ActionCall::new(action::SET_VRF_AND_ACL_METADATA, [vrf.id().into(), job.into()])
+            ActionCall::new(action::SET_VRF_AND_ACL_METADATA, [vrf.id().into(), metadata.into()])
         }
     };
     let mut fields = vec![RowField::optional(8, SdnString::numbered("", port))];
@@ -208,12 +208,19 @@ pub fn ether_type_trap(ether_type: u16) -> Option<TableEntry> {
     Some(key.with_action(call.into()))
 }
 
-/// `acl_ingress_qos_table`: the level of a job, and the DSCP that carries it.
-pub fn job_level(job: NonZeroU32, level: PriorityLevel) -> TableEntry {
+/// `acl_ingress_qos_table`: the level of a job, or of what comes from NICs and has none, and the DSCP
+/// that carries it.
+pub fn job_level(job: Option<NonZeroU32>, level: PriorityLevel) -> TableEntry {
     let call = ActionCall::new(action::SET_TC_AND_DSCP, [level.into(), level.dscp().into()]);
-    let fields = full_field(13, job.get(), u32::MAX);
+    let fields = full_field(13, job_metadata(job), u32::MAX);
     EntryKey::for_row(table::ACL_INGRESS_QOS, fields.into_iter().collect(), ROW_PRIORITY)
         .with_action(call.into())
+}
+
+/// The metadata that stands for a job, or for none. 0 is that of packets which no row before routing
+/// matches: those from other switches, whose DSCP is their level.
+fn job_metadata(job: Option<NonZeroU32>) -> u32 {
+    job.map_or(0, NonZeroU32::get).saturating_add(1)
 }
 
 /// The link-local address that all next hops have.

@@ -105,7 +105,7 @@ impl Routes {
             let guard = vec![KeyField::Exact(next_hop[0]), KeyField::Exact(*ip)];
             insert(device, "source_guard", guard, "admit", &[]);
             let src = KeyField::Ternary { value: *ip, mask: 0xFFFF_FFFF };
-            insert(device, "job_classify", vec![src, any, any, any], "set_job", &[*ip]);
+            insert(device, "job_classify", vec![src, any, any, any, any], "set_job", &[*ip]);
             let class = [*level, level << 3];
             insert(device, "job_qos", vec![KeyField::Exact(*ip)], "set_class", &class);
         }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use p4::codec::PacketOut;
+use p4::codec::{CounterCell, PacketOut};
 use p4::entry::{EntryKey, TableEntry, TableId};
 use p4::{ForwardingPipeline, SwitchTables};
 use planner::{Plan, PlannedFlow, SwitchCapabilities};
@@ -86,6 +86,9 @@ pub trait SwitchPipeline: Debug + Send + Sync {
 
     /// The cells of that counter at the switches that run the program, for `levels` levels.
     fn port_level_cells(&self, fabric: &Fabric, levels: u8) -> Vec<PortLevelCell>;
+
+    /// The cells that count what is refused of hosts, at the switches that run the program.
+    fn refusal_cells(&self, fabric: &Fabric) -> Vec<RefusalCell>;
 }
 
 /// What switches send to the controller by themselves.
@@ -152,12 +155,50 @@ pub struct AttributedEntry {
 pub struct PortLevelCell {
     /// The switch that counts.
     pub switch: SwitchId,
-    /// Index of the cell.
-    pub index: u32,
+    /// The cell.
+    pub cell: CounterCell,
     /// The link that leaves by the port.
     pub link: LinkId,
     /// The priority level.
     pub level: u8,
+}
+
+/// A cell that counts refused packets, and the link by which they come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusalCell {
+    /// The switch that counts.
+    pub switch: SwitchId,
+    /// The cell.
+    pub cell: CounterCell,
+    /// The link from the host.
+    pub link: LinkId,
+    /// Why they are refused.
+    pub reason: RefusalReason,
+}
+
+/// Why a switch does not forward a packet of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RefusalReason {
+    /// A version or a length is wrong.
+    BadHeader,
+    /// The checksum of its header is wrong.
+    BadChecksum,
+    /// Its source is the address of no host.
+    MartianSource,
+    /// Its source is the address of a host elsewhere.
+    ForeignSource,
+}
+
+impl RefusalReason {
+    /// What findings and metrics call it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::BadHeader => "bad_header",
+            Self::BadChecksum => "bad_checksum",
+            Self::MartianSource => "martian_source",
+            Self::ForeignSource => "foreign_source",
+        }
+    }
 }
 
 /// Why switches cannot hold the tables of a fabric.

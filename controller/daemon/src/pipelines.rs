@@ -21,7 +21,7 @@ use self::fabric::FabricPipeline;
 pub(crate) use self::fabric::{ETHERTYPE_ARP, ETHERTYPE_PROBE};
 use self::sai::SaiPipeline;
 use crate::pipeline::{
-    AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell,
+    AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell, RefusalCell,
     SwitchPipeline, SwitchReports, WiringError,
 };
 
@@ -57,6 +57,12 @@ pub fn attributed_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> 
 pub(crate) fn port_level_cells(fabric: &Fabric, levels: u8) -> Vec<PortLevelCell> {
     let used = pipelines_in(fabric).into_iter();
     used.flat_map(|pipeline| pipeline.port_level_cells(fabric, levels)).collect()
+}
+
+/// The cells that count what is refused of hosts.
+pub(crate) fn refusal_cells(fabric: &Fabric) -> Vec<RefusalCell> {
+    let used = pipelines_in(fabric).into_iter();
+    used.flat_map(|pipeline| pipeline.refusal_cells(fabric)).collect()
 }
 
 /// The entry that pins a flow at the leaf where it enters, and counts it; none for a flow without a

@@ -27,6 +27,7 @@ mod name_claims;
 pub mod pin_hits;
 mod plausibility;
 mod profile;
+pub mod refused_packets;
 mod refused_reports;
 mod reported_jobs;
 mod reporter_identity;

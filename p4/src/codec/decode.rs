@@ -124,17 +124,28 @@ pub fn decode_row_counter(
     }
 }
 
-/// What a cell of a counter has counted, with its index, from an entity of an answer to
+/// A cell of an indexed counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CounterCell {
+    /// The P4Info id of the counter.
+    pub counter: u32,
+    /// Its index.
+    pub index: u32,
+}
+
+/// What a cell of a counter has counted, from an entity of an answer to
 /// [`encode_counter_read`](super::encode_counter_read); `None` for other entities.
 pub fn decode_counter_cell(
     entity: &p4rt::Entity,
-) -> Result<Option<(u32, CounterValue)>, DecodeError> {
+) -> Result<Option<(CounterCell, CounterValue)>, DecodeError> {
     let Some(Kind::CounterEntry(cell)) = &entity.entity else {
         return Ok(None);
     };
     let index = cell.index.as_ref().ok_or(DecodeError::Missing("index"))?.index;
     let data = cell.data.as_ref().ok_or(DecodeError::Missing("data"))?;
-    Ok(Some((convert_in_range("counter index", index)?, decode_counter_data(data)?)))
+    let index = convert_in_range("counter index", index)?;
+    let cell = CounterCell { counter: cell.counter_id, index };
+    Ok(Some((cell, decode_counter_data(data)?)))
 }
 
 /// A table entry, whoever wrote it.

@@ -7,6 +7,7 @@ use p4rt::field_match::FieldMatchType;
 use p4rt::table_action::Type as TableActionType;
 use p4runtime_proto::v1 as p4rt;
 
+use super::decode::CounterCell;
 use crate::bytes;
 use crate::entry::{
     ActionCall, ActionSpec, EntryKey, FieldMatch, MeterRates, RowField, TableEntry, TableId,
@@ -105,10 +106,10 @@ pub fn encode_row_counter_read(key: &EntryKey) -> p4rt::Entity {
 }
 
 /// The read request for one cell of an indexed counter.
-pub fn encode_cell_read(counter_id: u32, index: u32) -> p4rt::Entity {
-    let index = i64::from(index);
+pub fn encode_cell_read(cell: CounterCell) -> p4rt::Entity {
+    let index = i64::from(cell.index);
     wrap_entity(Kind::CounterEntry(p4rt::CounterEntry {
-        counter_id,
+        counter_id: cell.counter,
         index: Some(p4rt::Index { index }),
         ..Default::default()
     }))

@@ -106,7 +106,7 @@ fn every_table_is_read_and_every_default_that_can_be_set() {
     let reads = encode_scope_read(&p4info, &TableScope::whole_tables(p4info.table_ids()));
     let entries: Vec<_> = table_entries(&reads).collect();
     let defaults: Vec<_> = entries.iter().filter(|entry| entry.is_default_action).collect();
-    assert_eq!(entries.len(), 32);
+    assert_eq!(entries.len(), 37);
     assert_eq!(defaults.len(), 1);
     assert_eq!(TableId(defaults[0].table_id), fabric::table::SWITCH_SALT);
 }
@@ -155,7 +155,8 @@ fn counters_are_read_by_key_and_by_index() {
         index: Some(p4rt::Index { index: 9 }),
         data: Some(data),
     }));
-    assert_eq!(decode_counter_cell(&cell), Ok(Some((9, count))));
+    let of = CounterCell { counter: fabric::PORT_LEVEL, index: 9 };
+    assert_eq!(decode_counter_cell(&cell), Ok(Some((of, count))));
 }
 
 #[test]

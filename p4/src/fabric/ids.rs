@@ -7,6 +7,10 @@ use crate::ids::ids;
 /// [`port_level_index`](super::port_level_index).
 pub const PORT_LEVEL: u32 = 0x1200_0001;
 
+/// The counter of packets of IP that were refused, by ingress port and reason; see
+/// [`refusal_index`](super::refusal_index).
+pub const REFUSED: u32 = 0x1200_0002;
+
 /// The digest of RoCEv2 connections that no row knows. p4c chooses the number by the name of the
 /// type.
 pub const ROCE_FLOW_DIGEST: u32 = 0x171a_253f;
@@ -35,6 +39,9 @@ ids!(
         ANSWER_RATE = 0x0200_0013,
         ANSWER_SHARE = 0x0200_0014,
         ROCE_LEARN = 0x0200_0015,
+        JOB_PAIR = 0x0200_0016,
+        FOREIGN_SOURCE = 0x0200_0017,
+        HOST_PORT = 0x0200_0018,
         ACL_PUNT6 = 0x0200_0021,
         SOURCE_GUARD6 = 0x0200_0022,
         ND_ANSWER = 0x0200_0023,
@@ -45,6 +52,8 @@ ids!(
         TRANSIT_PIN6 = 0x0200_0028,
         TRANSIT_QP_PIN6 = 0x0200_0029,
         JOB_CLASSIFY6 = 0x0200_002a,
+        JOB_PAIR6 = 0x0200_002b,
+        FOREIGN_SOURCE6 = 0x0200_002c,
     }
 );
 
@@ -73,10 +82,15 @@ ids!(
         LEARN = 0x0100_0014,
         ANSWER_ARP = 0x0100_0015,
         SET_ANSWER = 0x0100_0016,
+        SET_PAIR_JOB = 0x0100_0017,
+        REFUSE_SOURCE = 0x0100_0018,
+        ALLOW_SOURCE = 0x0100_0019,
+        CHECK_SOURCE = 0x0100_001a,
         PIN6 = 0x0100_0021,
         PIN6_QP = 0x0100_0022,
         PIN_TRANSIT = 0x0100_0023,
         SET_JOB6 = 0x0100_0024,
         ANSWER_ND = 0x0100_0025,
+        SET_PAIR_JOB6 = 0x0100_0026,
     }
 );

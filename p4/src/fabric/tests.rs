@@ -65,6 +65,15 @@ fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
             job_classify(&of_job, priority, job(7)).unwrap(),
             "job_classify src=10.0.1.0&0xffffff00 dport=4791 priority=5 -> set_job(job=7)",
         ),
+        (
+            job_classify(&JobMatch { pairs: PairedPackets::LeftOut, ..of_job }, priority, job(7))
+                .unwrap(),
+            "job_classify src=10.0.1.0&0xffffff00 dport=4791 job=0 priority=5 -> set_job(job=7)",
+        ),
+        (
+            job_pair(port(3), [flow.src, flow.dst], Some(job(7))).unwrap(),
+            "job_pair src=10.0.1.1 dst=10.0.2.1 -> set_pair_job(job=7)",
+        ),
         (job_qos(job(7), level(6)), "job_qos job=7 -> set_class(level=6, dscp=48)"),
         (roce_answer(0x81, level(7)), "roce_answer opcode=129 -> set_answer(level=7, dscp=57)"),
     ]
@@ -76,6 +85,15 @@ fn samples_of_hosts() -> Vec<(TableEntry, &'static str)> {
         (
             source_guard(port(3), [10, 0, 1, 1].into()),
             "source_guard port=3 src=10.0.1.1 -> admit()",
+        ),
+        (host_port(port(3)), "host_port port=3 -> check_source()"),
+        (
+            refuse_source(prefix([10, 0, 0, 0], 8)),
+            "foreign_source src=10.0.0.0/8 -> refuse_source()",
+        ),
+        (
+            allow_source(prefix([10, 0, 1, 0], 24)),
+            "foreign_source src=10.0.1.0/24 -> allow_source()",
         ),
         (
             neighbour_answer(prefix([0, 0, 0, 0], 0), [2, 0, 0, 0, 0, 0xfe]),
@@ -122,6 +140,11 @@ fn samples_of_ipv6() -> Vec<(TableEntry, &'static str)> {
             "acl_punt6 next_header=58 icmpv6_type=135 priority=5 -> punt()",
         ),
         (source_guard(port(3), host), "source_guard6 port=3 src=fd00::1:1 -> admit()"),
+        (refuse_source(prefix6("fd00::", 16)), "foreign_source6 src=fd00::/16 -> refuse_source()"),
+        (
+            job_pair(port(3), [host, "fd00::2:1".parse().unwrap()], None).unwrap(),
+            "job_pair6 port=3 dst=fd00::2:1 -> set_pair_job6(job=0)",
+        ),
         (
             neighbour_answer(prefix6("fd00::", 8), [2, 0, 0, 0, 0, 0xfe]),
             "nd_answer target=fd00::/8 -> answer_nd(mac=02:00:00:00:00:fe)",
@@ -209,6 +232,7 @@ fn ids_and_names_are_those_of_the_program() {
     // And NoAction, which needs no constant.
     assert_eq!(p4info.actions().count(), action::ALL.len() + 1);
     assert_eq!(p4info.counter(PORT_LEVEL).unwrap().name, "port_level");
+    assert_eq!(p4info.counter(REFUSED).unwrap().name, "refused");
 }
 
 #[test]
@@ -234,6 +258,7 @@ fn the_order_of_writes_follows_the_references() {
         (table::FLOW_PIN, table::PATH),
         (table::FLOW_PIN, table::JOB_QOS),
         (table::JOB_CLASSIFY, table::JOB_QOS),
+        (table::JOB_PAIR, table::JOB_QOS),
     ];
     for (later, earlier) in behind {
         assert!(rank(later) > rank(earlier), "{later:?} {earlier:?}");
@@ -253,10 +278,30 @@ fn values_out_of_range_are_refused() {
 }
 
 #[test]
-fn cells_of_the_port_level_counter_fit_it() {
-    let size = ForwardingPipeline::embedded_fabric().p4info.counter(PORT_LEVEL).unwrap().size;
+fn cells_of_the_counters_by_port_fit_them() {
+    let p4info = ForwardingPipeline::embedded_fabric().p4info;
     assert_eq!(port_level_index(port(511), level(7)), 4095);
-    assert_eq!(size, 4096);
+    assert_eq!(refusal_index(port(511), Refusal::Foreign), 4092);
+    for counter in [PORT_LEVEL, REFUSED] {
+        assert_eq!(p4info.counter(counter).unwrap().size, 4096);
+    }
+}
+
+#[test]
+fn joined_prefixes_are_the_fewest_with_the_same_addresses() {
+    let leaves = (1..=6).map(|leaf| prefix([10, 0, leaf, 0], 24));
+    let single = [prefix([10, 0, 3, 7], 32), prefix([10, 9, 0, 2], 32), prefix([10, 9, 0, 3], 32)];
+    let joined = IpPrefix::join_all(leaves.chain(single));
+    let expected = [
+        prefix([10, 0, 1, 0], 24),
+        prefix([10, 0, 2, 0], 23),
+        prefix([10, 0, 4, 0], 23),
+        prefix([10, 0, 6, 0], 24),
+        prefix([10, 9, 0, 2], 31),
+    ];
+    assert_eq!(joined, expected);
+    let halves = [prefix6("::", 1), prefix6("8000::", 1), prefix([0, 0, 0, 0], 1)];
+    assert_eq!(IpPrefix::join_all(halves), [prefix([0, 0, 0, 0], 1), prefix6("::", 0)]);
 }
 
 fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {

@@ -1,5 +1,6 @@
 //! What entries of `fabric.p4` are made of: values that fit their fields.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::entry::{FieldMatch, RowField};
@@ -94,6 +95,31 @@ pub struct JobMatch {
     pub sport: Option<u16>,
     /// The receiver's TCP or UDP port.
     pub dport: Option<u16>,
+    /// Whether the packet may have a job by its pair of NICs.
+    pub pairs: PairedPackets,
+}
+
+/// What a row does with packets that have a job by their pair of NICs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PairedPackets {
+    /// It matches them as any others.
+    #[default]
+    Matched,
+    /// It leaves them as they are.
+    LeftOut,
+}
+
+/// Why a packet of IP was dropped before it was routed, as `fabric.p4` counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// A version, header length or total length that is wrong (RFC 1812 §5.2.2).
+    BadHeader = 1,
+    /// A checksum of the IPv4 header that is wrong (RFC 1812 §4.2.2.5).
+    BadChecksum = 2,
+    /// A source that no host has: a group, a loopback, this network (RFC 1812 §5.3.7).
+    Martian = 3,
+    /// The source of a host elsewhere.
+    Foreign = 4,
 }
 
 /// What an `acl_punt` row matches; what is left out does not matter.
@@ -177,6 +203,14 @@ impl PriorityLevel {
     }
 }
 
+impl Refusal {
+    /// The width of a reason.
+    pub const BITS: u32 = 3;
+
+    /// In the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::BadHeader, Self::BadChecksum, Self::Martian, Self::Foreign];
+}
+
 impl HashSlice {
     /// The bits from 0 on, the program's own choice.
     pub const FIRST: Self = Self(0);
@@ -225,6 +259,34 @@ impl IpPrefix {
         IpVersion::of(self.address)
     }
 
+    /// The fewest prefixes that have the addresses of these and no others, ascending.
+    pub fn join_all(prefixes: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        // What covers others comes before them.
+        let ascending: BTreeSet<Self> = prefixes.into_iter().collect();
+        let mut joined: Vec<Self> = Vec::new();
+        for mut prefix in ascending {
+            if joined.last().is_some_and(|last| last.covers(prefix)) {
+                continue;
+            }
+            while let Some(whole) = joined.last().and_then(|last| last.join(prefix)) {
+                joined.pop();
+                prefix = whole;
+            }
+            joined.push(prefix);
+        }
+        joined
+    }
+
+    fn covers(self, other: Self) -> bool {
+        self.length <= other.length && Self::new(other.address, self.length) == Ok(self)
+    }
+
+    /// The prefix of which these are the halves, if they are.
+    fn join(self, other: Self) -> Option<Self> {
+        let whole = Self::new(self.address, self.length.checked_sub(1)?).ok()?;
+        (self.length == other.length && self != other && whole.covers(other)).then_some(whole)
+    }
+
     pub(crate) fn lpm_field(self, id: u32) -> Option<RowField> {
         let width = self.version().bits().into();
         RowField::lpm(id, address_bits(self.address), self.length.into(), width)
@@ -265,6 +327,7 @@ impl JobMatch {
             self.dst.and_then(|prefix| prefix.ternary_field(2)),
             self.dport.map(|port| full_mask_field(3, port, u16::MAX)),
             self.sport.map(|port| full_mask_field(4, port, u16::MAX)),
+            (self.pairs == PairedPackets::LeftOut).then(|| full_mask_field(5, 0, u32::MAX)),
         ];
         fields.into_iter().flatten().collect()
     }

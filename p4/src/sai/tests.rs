@@ -51,11 +51,11 @@ fn rows_are_shown_and_allowed() {
     check(
         &port_class(1, Some(host), Vrf::OfPort(1), NonZeroU32::new(7)),
         "acl_pre_ingress_table is_ipv4=1 dst_ip=10.0.2.1 in_port=\"1\" priority=2 -> \
-         set_vrf_and_acl_metadata(vrf_id=\"vrf-1\", acl_metadata=7)",
+         set_vrf_and_acl_metadata(vrf_id=\"vrf-1\", acl_metadata=8)",
     );
     check(
-        &port_class(1, None, Vrf::Default, NonZeroU32::new(7)),
-        "acl_pre_ingress_table in_port=\"1\" priority=1 -> set_acl_metadata(acl_metadata=7)",
+        &port_class(1, None, Vrf::Default, None),
+        "acl_pre_ingress_table in_port=\"1\" priority=1 -> set_acl_metadata(acl_metadata=1)",
     );
     check(
         &ether_type_trap(0x0806).unwrap(),
@@ -75,8 +75,8 @@ fn pins_and_levels_are_shown_and_allowed() {
          redirect_to_nexthop(nexthop_id=\"port-3\")",
     );
     check(
-        &job_level(NonZeroU32::MIN, PriorityLevel::new(5).unwrap()),
-        "acl_ingress_qos_table acl_metadata=1 priority=1 -> \
+        &job_level(Some(NonZeroU32::MIN), PriorityLevel::new(5).unwrap()),
+        "acl_ingress_qos_table acl_metadata=2 priority=1 -> \
          set_tc_and_dscp(traffic_class=5, dscp=40)",
     );
 }

@@ -14,6 +14,9 @@ pub(crate) fn address6(number: u64) -> u128 {
     0xfd00 << 112 | u128::from((number & 4) << 14 | number & 3)
 }
 
+/// Sources that no host has.
+const MARTIANS: [u32; 5] = [0, 0x7f00_0001, 0xe000_0001, 0xf000_0001, u32::MAX];
+
 const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
 const IPV6: u16 = 0x86dd;
@@ -59,25 +62,34 @@ impl Chance {
         [2, 0, 0, 0, 0, self.below(8) as u8]
     }
 
+    /// A packet of IPv4, one in five with a header that RFC 1812 refuses.
     fn ipv4(&mut self, frame: &mut Vec<u8>) {
         let start = frame.len();
+        let flaw = self.below(20);
         let protocol = self.pick(&[UDP, UDP, UDP, TCP, ICMP]).unwrap_or(UDP);
         let transport = self.transport();
         let words = if self.one_in(16) { 5 + self.below(4) as u8 } else { 5 };
         let length = 4 * u16::from(words) + transport.len() as u16;
         let fragment =
             self.pick(&[0x4000, 0x4000, 0x4000, 0x4000, 0x2000, 0x2004]).unwrap_or(0_u16);
-        frame.extend([0x40 | words, self.traffic_class()]);
+        let version = if flaw == 0 { 0x50 } else { 0x40 };
+        frame.extend([version | words, self.traffic_class()]);
+        let length = match flaw {
+            1 => length + 1 + self.below(64) as u16,
+            2 => self.below(40) as u16,
+            _ => length,
+        };
         frame.extend(length.to_be_bytes());
         frame.extend([0, 1]);
         frame.extend(fragment.to_be_bytes());
         frame.extend([self.pick(&[64, 64, 64, 64, 1, 0]).unwrap_or(64), protocol, 0, 0]);
-        for _ in 0..2 {
-            let address = address(self.below(8));
-            frame.extend(address.to_be_bytes());
-        }
+        let source = match flaw {
+            3 => self.pick(&MARTIANS).unwrap_or(0),
+            _ => address(self.below(8)),
+        };
+        frame.extend([source, address(self.below(8))].map(u32::to_be_bytes).concat());
         frame.extend(vec![1; 4 * usize::from(words - 5)]);
-        let sum = checksum(&frame[start..]);
+        let sum = checksum(&frame[start..]) ^ u16::from(flaw == 4);
         frame[start + 10..start + 12].copy_from_slice(&sum.to_be_bytes());
         frame.extend(transport);
     }

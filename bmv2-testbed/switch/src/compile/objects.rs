@@ -131,11 +131,11 @@ pub(super) fn compile_calculation(
     let found = HashAlgorithm::from_name(algorithm);
     let algorithm =
         found.ok_or_else(|| LoadError::unsupported(format!("hash algorithm {algorithm}"), at))?;
-    let mut calculation = HashCalculation { algorithm, inputs: Vec::new() };
+    let mut compiled = Vec::new();
     for declared in inputs {
-        calculation.inputs.extend(hash_inputs(declared, at, headers)?);
+        compiled.extend(hash_inputs(declared, at, headers)?);
     }
-    Ok(calculation)
+    Ok(HashCalculation::new(algorithm, compiled))
 }
 
 fn hash_inputs(

@@ -2,7 +2,7 @@
 
 use switch::KeyField;
 
-use crate::support::{Flow, internet_checksum};
+use crate::support::{Flow, finish_header, internet_checksum};
 
 pub(crate) const HERE6: u128 = 0xfd00 << 112 | 0x11;
 pub(crate) const THERE6: u128 = 0xfd00 << 112 | 0x2_0011;
@@ -106,6 +106,7 @@ fn with_bth(mut packet: Vec<u8>, at: usize, opcode: u8, dest_qp: u32) -> Vec<u8>
 pub(crate) fn tcp(flow: Flow, bytes: usize) -> Vec<u8> {
     let mut packet = flow.packet(bytes);
     packet[23] = TCP;
+    finish_header(&mut packet);
     packet
 }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use crate::frames::{FLOW6, Ipv6Flow, NeighbourSolicitation, SOLICITATION, arp, roce, roce6};
-use crate::support::{FLOW, Flow};
+use crate::support::{FLOW, Flow, finish_header};
 
 /// The NICs have ports, and addresses, by the same numbers from 1 on; more ports have no NIC.
 pub(crate) const NICS: u32 = 4;
@@ -74,18 +74,31 @@ enum FrameChange {
     /// The frame's packet within another one of the same host.
     Within(u8),
     EtherType(u16),
+    Source(u32),
+    /// The first byte of the network header: version and header length.
+    Version(u8),
 }
+
+/// Sources of IPv4 that no host has, and one that no host of the fabric has.
+const SOURCES: [u32; 6] =
+    [0x7f00_0001, 0x0000_0001, 0xe000_0001, 0xf000_0001, u32::MAX, 0x0b00_0001];
 
 pub(crate) fn hostile_frame() -> impl Strategy<Value = HostileFrame> {
     let changes = prop_oneof![2 => Just(Vec::new()), 3 => vec(change(), 1..4)];
-    (1..=PORTS, draft(), prop::bool::weighted(0.75), changes).prop_map(
-        |(port, mut draft, own, changes)| {
+    // Most have the checksum of what they are.
+    let own_and_finished = (prop::bool::weighted(0.75), prop::bool::weighted(0.75));
+    (1..=PORTS, draft(), own_and_finished, changes).prop_map(
+        |(port, mut draft, (own, finished), changes)| {
             if own {
                 draft.ends.0 = u32::from(port);
             }
             let mut bytes = draft.frame();
             for change in &changes {
                 change.apply(&mut bytes);
+            }
+            if finished && bytes.get(ETHER_TYPE..NETWORK) == Some(&[8, 0]) && bytes.len() > NETWORK
+            {
+                finish_header(&mut bytes);
             }
             HostileFrame { port, bytes }
         },
@@ -129,6 +142,8 @@ fn change() -> impl Strategy<Value = FrameChange> {
         1 => select(&[4_u8, 41][..]).prop_map(FrameChange::Within),
         1 => select(&[0x0800_u16, 0x86dd, 0x0806, 0x88cc, 0x8847][..])
             .prop_map(FrameChange::EtherType),
+        1 => select(&SOURCES[..]).prop_map(FrameChange::Source),
+        1 => select(&[0x00_u8, 0x44, 0x46, 0x4f, 0x55, 0x65][..]).prop_map(FrameChange::Version),
     ]
 }
 
@@ -142,6 +157,7 @@ impl FrameDraft {
                 let flow = Flow { src, dst, sport, dport, dscp: self.dscp, ..FLOW };
                 let mut frame = roce(flow, self.opcode, self.dest_qp, self.bytes);
                 frame[23] = self.protocol;
+                finish_header(&mut frame);
                 frame
             }
             FrameKind::Ipv6 => {
@@ -207,6 +223,8 @@ impl FrameChange {
             Self::EtherType(kind) => {
                 frame[ETHER_TYPE..NETWORK].copy_from_slice(&kind.to_be_bytes());
             }
+            Self::Source(source) => frame[26..30].copy_from_slice(&source.to_be_bytes()),
+            Self::Version(byte) => frame[NETWORK] = byte,
             Self::Byte(..) | Self::Cut(_) => {}
         }
     }

@@ -125,7 +125,7 @@ fn unpinned_traffic_is_classified_by_the_best_rule() {
     let mut leaf = leaf6();
     leaf.add("job_qos", &[exact(9)], "set_class", &[6, 48]);
     let (any, dport) = (ternary(0, 0), ternary(4791, 0xffff));
-    let rule = |dport, priority| MatchKey { fields: vec![any, any, dport, any], priority };
+    let rule = |dport, priority| MatchKey { fields: vec![any, any, dport, any, any], priority };
     leaf.try_add("job_classify6", rule(any, 1), "set_job6", &[42]).unwrap();
     leaf.try_add("job_classify6", rule(dport, 2), "set_job6", &[9]).unwrap();
     assert_eq!(leaf.send_one(1, &FLOW6.packet(100)).level, 6);

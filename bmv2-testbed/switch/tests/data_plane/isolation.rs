@@ -4,8 +4,8 @@ use switch::{Device, KeyField, MatchKey, MeterConfig, OutputPacket};
 
 use crate::frames::{FLOW6, HERE6, Ipv6Flow, THERE6, dscp_of, roce, roce6, tcp};
 use crate::support::{
-    ByName, CPU, FLOW, Flow, HERE, LEAF, THERE, exact, index, ip_header, leaf, pin_key, program,
-    ternary, unranked,
+    ByName, CPU, FLOW, Flow, HERE, LEAF, THERE, exact, finish_header, index, ip_header, leaf,
+    pin_key, prefix, program, ternary, unranked,
 };
 
 /// The opcodes of a RoCEv2 acknowledgment and of data, the first packet of a write.
@@ -94,7 +94,7 @@ fn the_path_of_another_hosts_pin_is_not_taken() {
 fn a_job_class_of_another_hosts_address_is_not_given() {
     let mut leaf = isolating();
     let any = ternary(0, 0);
-    let from = |field| MatchKey { fields: vec![field, any, any, any], priority: 1 };
+    let from = |field| MatchKey { fields: vec![field, any, any, any, any], priority: 1 };
     let here = ternary(HERE, u32::MAX);
     leaf.try_add("job_classify", from(here), "set_job", &[JOB]).unwrap();
     let here6 = KeyField::Ternary { value: HERE6, mask: u128::MAX };
@@ -112,6 +112,7 @@ fn an_answer_with_the_length_of_data_travels_as_data() {
     // The host lies in both its opcode and its total length: 48 bytes, as an answer has.
     let mut forged = roce(FLOW, ACK, 5, 8_894);
     forged[16..18].copy_from_slice(&48_u16.to_be_bytes());
+    finish_header(&mut forged);
     let (_, level, dscp) = sent(&mut leaf, 1, &forged);
     assert_eq!((level, dscp), DATA_OF_JOB);
     forged.truncate(ANSWER_BYTES + 1);
@@ -187,6 +188,7 @@ fn the_dscp_of_a_host_without_a_job_becomes_zero() {
     let ecn = 1;
     let mut fragment = Flow { dscp: 57, ..FLOW }.packet(200);
     fragment[20..22].copy_from_slice(&[0x20, 0x10]);
+    finish_header(&mut fragment);
     for packet in [Flow { dscp: 57, ..FLOW }.packet(200), fragment] {
         for port in [1, 2] {
             let out = leaf.send_one(port, &packet);
@@ -233,7 +235,7 @@ fn a_connection_of_a_job_is_learned_if_it_leaves_its_leaf_without_a_pin() {
     let mut leaf = learning();
     let any = ternary(0, 0);
     let here = ternary(HERE, u32::MAX);
-    let from_here = MatchKey { fields: vec![here, any, any, any], priority: 1 };
+    let from_here = MatchKey { fields: vec![here, any, any, any, any], priority: 1 };
     leaf.try_add("job_classify", from_here, "set_job", &[JOB]).unwrap();
     leaf.add("local_host", &[exact(OTHER)], "to_host", &[2, 9]);
     let away = Flow { sport: 0xd000, ..FLOW };
@@ -294,4 +296,155 @@ fn a_pin_by_queue_pair_divides_what_shares_its_ports() {
     // The pin of the whole flow goes first.
     leaf.add("flow_pin", &pin_key(shared), "pin", &[3, JOB]);
     assert_eq!(sent(&mut leaf, 1, &roce(shared, DATA, 9, 200)).1, JOB_LEVEL);
+}
+
+/// The packets that port 1 or 2 had refused, for this reason (`refusal_t`).
+fn refused(leaf: &Device, port: u16, reason: u32) -> u64 {
+    let counter = program().counter_named("IngressImpl.refused").expect("a counter of fabric.p4");
+    let cells = leaf.counter_cells(counter).unwrap();
+    cells[(u32::from(port) << 3 | reason) as usize].packets
+}
+
+#[test]
+fn a_level_is_that_of_a_pair_of_nics_and_no_other_receiver_gets_it() {
+    let mut leaf = isolating();
+    let elsewhere = Flow { dst: THERE + 1, sport: 0xd000, ..FLOW };
+    let elsewhere6 = Ipv6Flow { dst: THERE6 + 1, sport: 0xd000, ..FLOW6 };
+    leaf.add(
+        "dst_leaf6",
+        &[KeyField::Lpm { value: THERE6 + 1, prefix: 128 }],
+        "set_dst_leaf",
+        &[LEAF],
+    );
+    leaf.add("job_pair", &[exact(HERE), exact(THERE)], "set_pair_job", &[JOB]);
+    leaf.add("job_pair6", &[exact(1), KeyField::Exact(THERE6)], "set_pair_job6", &[JOB]);
+    for (to_pair, away) in [
+        (roce(Flow { dst: THERE, ..elsewhere }, DATA, 5, 200), roce(elsewhere, DATA, 5, 200)),
+        (
+            roce6(Ipv6Flow { dst: THERE6, ..elsewhere6 }, DATA, 5, 200),
+            roce6(elsewhere6, DATA, 5, 200),
+        ),
+    ] {
+        assert_eq!(sent(&mut leaf, 1, &to_pair).1, JOB_LEVEL);
+        assert_eq!(sent(&mut leaf, 1, &away).1, 0);
+        assert_eq!(sent(&mut leaf, 2, &to_pair).1, 0, "the source of another host");
+    }
+    let counted = leaf.entry(index("job_pair"), &unranked(&[exact(HERE), exact(THERE)])).unwrap();
+    assert_eq!(counted.count.packets, 1);
+}
+
+#[test]
+fn a_rule_takes_what_no_pair_has_and_a_flow_goes_before_its_pair() {
+    let mut leaf = isolating();
+    for (job, level) in [(43, 4), (44, 5)] {
+        leaf.add("job_qos", &[exact(job)], "set_class", &[level, level << 3]);
+    }
+    let any = ternary(0, 0);
+    let rule = MatchKey { fields: vec![any, any, any, any, ternary(0, u32::MAX)], priority: 1 };
+    leaf.try_add("job_classify", rule, "set_job", &[43]).unwrap();
+    let own = ternary(0xd001, 0xffff);
+    let flow = MatchKey { fields: vec![any, any, any, own, any], priority: 2 };
+    leaf.try_add("job_classify", flow, "set_job", &[44]).unwrap();
+    leaf.add("job_pair", &[exact(HERE), exact(THERE)], "set_pair_job", &[JOB]);
+    let level = |leaf: &mut Device, dst, sport| {
+        sent(leaf, 1, &roce(Flow { dst, sport, ..FLOW }, DATA, 5, 200)).1
+    };
+    assert_eq!(level(&mut leaf, THERE, 0xd000), JOB_LEVEL);
+    assert_eq!(level(&mut leaf, THERE, 0xd001), 5);
+    assert_eq!(level(&mut leaf, THERE + 1, 0xd000), 4);
+}
+
+#[test]
+fn the_source_of_a_host_elsewhere_is_dropped_and_counted() {
+    let mut leaf = isolating();
+    for port in [1, 2] {
+        leaf.add("host_port", &[exact(port)], "check_source", &[]);
+    }
+    // The fabric has 10.0.0.0/16, this leaf the first 256 addresses and HERE and OTHER of them.
+    leaf.add("foreign_source", &[prefix(HERE & !0xffff, 16)], "refuse_source", &[]);
+    leaf.add("foreign_source", &[prefix(HERE & !0xff, 24)], "allow_source", &[]);
+    for own in [HERE, OTHER] {
+        leaf.add("foreign_source", &[prefix(own, 32)], "refuse_source", &[]);
+    }
+    let all6 = KeyField::Lpm { value: HERE6 >> 64 << 64, prefix: 64 };
+    leaf.add("foreign_source6", &[all6], "refuse_source", &[]);
+    let from = |src| Flow { src, ..FLOW }.packet(200);
+    for (src, is_forwarded) in
+        [(HERE, true), (OTHER, false), (THERE, false), (HERE + 9, true), (0x0b00_0001, true)]
+    {
+        assert_eq!(leaf.send(1, &from(src)).len(), usize::from(is_forwarded), "{src:x}");
+    }
+    assert_eq!(
+        (leaf.send(1, &FLOW6.packet(200)).len(), leaf.send(2, &FLOW6.packet(200)).len()),
+        (1, 0)
+    );
+    assert_eq!((refused(&leaf, 1, 4), refused(&leaf, 2, 4)), (2, 1));
+    // The cable of a spine that is new, or gone.
+    assert_eq!(leaf.send(9, &from(THERE)).len(), 1);
+    // A host that moved asks by ARP, and the controller hears it.
+    let any = ternary(0, 0);
+    let arp = MatchKey { fields: vec![ternary(0x0806, 0xffff), any, any, any, any], priority: 5 };
+    leaf.try_add("acl_punt", arp, "punt", &[]).unwrap();
+    assert_eq!(leaf.send_one(2, &crate::frames::arp(1, HERE, THERE)).port, CPU);
+}
+
+#[test]
+fn headers_that_rfc_1812_refuses_are_dropped_and_counted_at_any_port() {
+    let mut leaf = isolating();
+    leaf.add("fabric_port", &[exact(20)], "trust_dscp", &[]);
+    let changed = |at: usize, bytes: &[u8]| {
+        let mut packet = FLOW.packet(200);
+        packet[at..at + bytes.len()].copy_from_slice(bytes);
+        finish_header(&mut packet);
+        packet
+    };
+    let mut bad_checksum = FLOW.packet(200);
+    bad_checksum[24] ^= 1;
+    let mut long_options = changed(14, &[0x4f]);
+    long_options.truncate(40);
+    let (header, checksum, martian) = (1, 2, 3);
+    let cases = [
+        (bad_checksum, checksum),
+        (changed(14, &[0x55]), header),
+        (changed(14, &[0x65]), header),
+        (changed(14, &[0x44]), header),
+        (changed(16, &[0, 19]), header),
+        (changed(16, &[0, 187]), header),
+        (long_options, header),
+        (changed(26, &[127, 0, 0, 1]), martian),
+        (changed(26, &[0, 1, 2, 3]), martian),
+        (changed(26, &[224, 0, 0, 1]), martian),
+        (changed(26, &[240, 0, 0, 1]), martian),
+        (changed(26, &[255; 4]), martian),
+        (Ipv6Flow { src: 0xff02 << 112 | 1, ..FLOW6 }.packet(200), martian),
+        (Ipv6Flow { src: 0, ..FLOW6 }.packet(200), martian),
+        (Ipv6Flow { src: 1, ..FLOW6 }.packet(200), martian),
+        (
+            {
+                let mut six = FLOW6.packet(200);
+                six[14] = 0x40;
+                six
+            },
+            header,
+        ),
+        (
+            {
+                let mut six = FLOW6.packet(200);
+                six.truncate(199);
+                six
+            },
+            header,
+        ),
+    ];
+    for (packet, reason) in cases {
+        for port in [1, 20] {
+            let before = refused(&leaf, port, reason);
+            assert_eq!(leaf.send(port, &packet), [], "{packet:02x?}");
+            assert_eq!(refused(&leaf, port, reason), before + 1, "{reason}: {packet:02x?}");
+        }
+    }
+    // The shortest and the longest that the frame has room for, and what Ethernet pads.
+    for packet in [changed(16, &[0, 20]), changed(16, &[0, 186]), FLOW.packet(200)] {
+        leaf.send_one(1, &packet);
+    }
 }

@@ -1,7 +1,8 @@
-//! No frame of a host takes a level that is not one of its own NIC's jobs.
+//! No frame of a host takes a level that is not one of a job between its NIC and its receiver, and
+//! none that RFC 1812 refuses or that has the source of a host elsewhere is forwarded.
 //!
 //! Random tables and random frames. What a frame may have is worked out from its bytes and from
-//! the jobs of the NIC at its port, without the rows. `CRUX_ISOLATION_FRAMES` says how many frames
+//! the jobs of the two NICs, without the rows. `CRUX_ISOLATION_FRAMES` says how many frames
 //! to try, `CRUX_ISOLATION_SEED` with which seed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,9 @@ use crate::hostile_frames::{
     HostileFrame, NICS, PORTS, PORTS_OF_SERVICES, PROTOCOLS, QUEUE_PAIRS, SOURCE_PORTS, address,
     address6, hostile_frame,
 };
-use crate::support::{ByName, CPU, LEAF, device, exact, index, prefix, ternary, unranked};
+use crate::support::{
+    ByName, CPU, LEAF, device, exact, index, internet_checksum, prefix, ternary, unranked,
+};
 
 const JOBS: u32 = 6;
 const FRAMES_OF_A_CASE: usize = 64;
@@ -36,6 +39,8 @@ struct LeafConfig {
     jobs: Vec<(u8, u8)>,
     /// Which NICs the guard knows by IPv4 and by IPv6.
     guarded: (u8, u8),
+    /// Whether all addresses of NICs are known to be of hosts.
+    hosts_are_known: bool,
     rows: Vec<FlowRow>,
     /// Which destinations are local hosts.
     local: u8,
@@ -49,7 +54,7 @@ struct LeafConfig {
     punted: BTreeSet<u16>,
 }
 
-/// One row that gives flows of a NIC one of its jobs.
+/// One row that gives flows between two NICs one of their jobs.
 #[derive(Clone, Debug)]
 struct FlowRow {
     kind: RowKind,
@@ -66,6 +71,7 @@ struct FlowRow {
 enum RowKind {
     Pin,
     PinByQueuePair,
+    Pair,
     /// A class with a destination port, or with any.
     Class(bool),
     /// A pin for what comes from other switches.
@@ -84,6 +90,7 @@ fn leaf_config() -> impl Strategy<Value = LeafConfig> {
     (jobs, bits, vec(flow_row(), 0..40), limits).prop_map(|(jobs, bits, rows, limits)| LeafConfig {
         jobs,
         guarded: (bits.0 | bits.2, bits.1 | !bits.2),
+        hosts_are_known: bits.0 & 1 == 1,
         rows,
         local: bits.2,
         answers: limits.0,
@@ -98,6 +105,7 @@ fn flow_row() -> impl Strategy<Value = FlowRow> {
     let kind = prop_oneof![
         2 => Just(RowKind::Pin), 2 => Just(RowKind::PinByQueuePair),
         2 => any::<bool>().prop_map(RowKind::Class), 1 => Just(RowKind::Transit),
+        2 => Just(RowKind::Pair),
     ];
     let ends = (1..=NICS, 1..=NICS, any::<Index>(), any::<bool>());
     let flow = (select(&SOURCE_PORTS[..]), select(&PORTS_OF_SERVICES[..]));
@@ -123,17 +131,45 @@ fn meter(burst: u64) -> MeterConfig {
 }
 
 impl LeafConfig {
-    fn jobs_of(&self, nic: u32) -> Vec<u32> {
+    /// The jobs that have both NICs.
+    fn jobs_between(&self, nic: u32, dst: u32) -> Vec<u32> {
         let jobs = (1..).zip(&self.jobs);
-        jobs.filter(|(_, (nics, _))| has(*nics, nic)).map(|(job, _)| job).collect()
+        let theirs = jobs.filter(|(_, (nics, _))| has(*nics, nic) && has(*nics, dst));
+        theirs.map(|(job, _)| job).collect()
     }
 
-    fn levels_of(&self, port: u16) -> BTreeSet<u8> {
-        if u32::from(port) > NICS {
-            return BTreeSet::new();
-        }
-        let jobs = self.jobs_of(port.into()).into_iter();
-        jobs.map(|job| self.jobs[job as usize - 1].1).collect()
+    /// The levels of the jobs between the NIC at the port of a frame and that of its receiver.
+    fn levels_of(&self, frame: &HostileFrame) -> BTreeSet<u8> {
+        let nic = u32::from(frame.port);
+        let dst = (1..=NICS).find(|nic| match frame.bytes.get(12..14) {
+            Some([0x08, 0x00]) => frame.bytes.get(30..34) == Some(&address(*nic).to_be_bytes()[..]),
+            _ => frame.bytes.get(38..54) == Some(&address6(*nic).to_be_bytes()[..]),
+        });
+        let jobs = dst.filter(|_| nic <= NICS).map(|dst| self.jobs_between(nic, dst));
+        jobs.unwrap_or_default().into_iter().map(|job| self.jobs[job as usize - 1].1).collect()
+    }
+
+    /// Whether a frame of IP may be forwarded at all.
+    fn may_pass(&self, frame: &HostileFrame) -> bool {
+        let bytes = &frame.bytes;
+        let nics = 1..=NICS;
+        let (is_right, owner) = match bytes[12] {
+            0x08 => {
+                let source = u32::from_be_bytes(bytes[26..30].try_into().unwrap());
+                let nic = nics.clone().find(|nic| address(*nic) == source);
+                (is_right_ipv4(&bytes[14..]), nic)
+            }
+            _ => {
+                let source = u128::from_be_bytes(bytes[22..38].try_into().unwrap());
+                let nic = nics.clone().find(|nic| address6(*nic) == source);
+                let is_martian = source >> 120 == 0xff || source <= 1;
+                let length = usize::from(bytes[18]) << 8 | usize::from(bytes[19]);
+                (bytes[14] >> 4 == 6 && length + 54 <= bytes.len() && !is_martian, nic)
+            }
+        };
+        // Only ports of NICs are known to be of hosts.
+        let is_foreign = owner.is_some() && !self.admits(frame) && u32::from(frame.port) <= NICS;
+        is_right && !(self.hosts_are_known && is_foreign)
     }
 
     /// Whether the guard lists the source that stands in the frame at its port.
@@ -194,6 +230,15 @@ impl LeafConfig {
                     let table = format!("source_guard{suffix}");
                     leaf.add(&table, &[exact(nic), key], "admit", &[]);
                 }
+                if self.hosts_are_known && suffix.is_empty() {
+                    leaf.add("host_port", &[exact(nic)], "check_source", &[]);
+                }
+                if self.hosts_are_known {
+                    let KeyField::Exact(value) = key else { continue };
+                    let prefix = if suffix.is_empty() { 32 } else { 128 };
+                    let table = format!("foreign_source{suffix}");
+                    leaf.add(&table, &[KeyField::Lpm { value, prefix }], "refuse_source", &[]);
+                }
                 if has(self.local, nic) {
                     let table = format!("local_host{suffix}");
                     leaf.add(&table, &[key], "to_host", &[u128::from(nic), 9]);
@@ -233,16 +278,16 @@ impl LeafConfig {
 }
 
 impl FlowRow {
-    /// Writes the row, unless its NIC has no job or another row has its key.
+    /// Writes the row, unless its NICs have no job or another row has its key.
     fn add_to(&self, leaf: &mut Device, leaf_config: &LeafConfig) {
-        let jobs = leaf_config.jobs_of(self.nic);
+        let jobs = leaf_config.jobs_between(self.nic, self.dst);
         if jobs.is_empty() {
             return;
         }
         let job = u128::from(jobs[self.job.index(jobs.len())]);
         let (table, action) = self.table();
         let arguments = match self.kind {
-            RowKind::Class(_) => vec![job],
+            RowKind::Class(_) | RowKind::Pair => vec![job],
             RowKind::Transit => vec![3],
             RowKind::Pin | RowKind::PinByQueuePair => vec![3, job],
         };
@@ -257,6 +302,8 @@ impl FlowRow {
             (RowKind::Pin, true) => ("flow_pin6", "pin6"),
             (RowKind::PinByQueuePair, false) => ("qp_pin", "pin_qp"),
             (RowKind::PinByQueuePair, true) => ("qp_pin6", "pin6_qp"),
+            (RowKind::Pair, false) => ("job_pair", "set_pair_job"),
+            (RowKind::Pair, true) => ("job_pair6", "set_pair_job6"),
             (RowKind::Class(_), false) => ("job_classify", "set_job"),
             (RowKind::Class(_), true) => ("job_classify6", "set_job6"),
             (RowKind::Transit, _) => ("transit_pin6", "pin_transit"),
@@ -282,12 +329,13 @@ impl FlowRow {
                 let dest_qp = u128::from(self.dest_qp);
                 [source, dst, sport, dest_qp].map(KeyField::Exact).to_vec()
             }
+            RowKind::Pair => [source, dst].map(KeyField::Exact).to_vec(),
             RowKind::Class(by_port) => {
                 let mask = if self.ipv6 { u128::MAX } else { u128::from(u32::MAX) };
-                let source = KeyField::Ternary { value: source, mask };
+                let [source, dst] = [source, dst].map(|value| KeyField::Ternary { value, mask });
                 let port = KeyField::Ternary { value: dport, mask: 0xffff };
                 let any = ternary(0, 0);
-                vec![source, any, if by_port { port } else { any }, any]
+                vec![source, dst, if by_port { port } else { any }, any, any]
             }
         }
     }
@@ -370,6 +418,9 @@ impl<'a> AttackedLeaf<'a> {
             return Ok(());
         }
         tally.forwarded += 1;
+        if !self.leaf_config.may_pass(frame) {
+            return Err("it is forwarded".into());
+        }
         match out.level {
             0 if dscp == 0 => Ok(()),
             _ if !self.leaf_config.admits(frame) => {
@@ -379,14 +430,11 @@ impl<'a> AttackedLeaf<'a> {
                 tally.answers += 1;
                 self.check_answer(frame, out.port)
             }
-            level
-                if dscp == level << 3
-                    && self.leaf_config.levels_of(frame.port).contains(&level) =>
-            {
+            level if dscp == level << 3 && self.leaf_config.levels_of(frame).contains(&level) => {
                 tally.above_zero += 1;
                 Ok(())
             }
-            level => Err(format!("level {level}, of no job of its NIC, and DSCP {dscp}")),
+            level => Err(format!("level {level}, of no job of its pair, and DSCP {dscp}")),
         }
     }
 
@@ -403,12 +451,21 @@ impl<'a> AttackedLeaf<'a> {
     }
 }
 
+/// Whether RFC 1812 lets a router forward a frame that carries these bytes.
+fn is_right_ipv4(bytes: &[u8]) -> bool {
+    let length = 4 * usize::from(bytes[0] & 0xf);
+    let total = usize::from(bytes[2]) << 8 | usize::from(bytes[3]);
+    let is_martian = matches!(bytes[12], 0 | 127 | 224..);
+    let is_whole = bytes[0] >> 4 == 4 && length >= 20 && length <= total && total <= bytes.len();
+    is_whole && !is_martian && internet_checksum(&bytes[..length]) == 0
+}
+
 fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
 #[test]
-fn no_frame_of_a_host_takes_a_level_that_its_nic_has_no_job_for() {
+fn no_frame_of_a_host_takes_a_level_that_its_pair_does_not_have() {
     let frames = from_environment("CRUX_ISOLATION_FRAMES").unwrap_or(4_096);
     let any_seed = || RandomState::new().hash_one(frames);
     let seed = from_environment("CRUX_ISOLATION_SEED").unwrap_or_else(any_seed);

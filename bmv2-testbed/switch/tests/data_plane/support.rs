@@ -177,6 +177,16 @@ impl Flow {
     }
 }
 
+/// Gives an IPv4 packet the checksum of its header, as long as the header says it is.
+pub(crate) fn finish_header(packet: &mut [u8]) {
+    let end = 14 + 4 * usize::from(packet[14] & 0xf);
+    if let Some(header) = packet.get_mut(14..end).filter(|header| header.len() >= 20) {
+        header[10..12].fill(0);
+        let sum = internet_checksum(header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
 /// RFC 1071 over whole 16-bit words, written apart from the switch's own.
 pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {
     let mut sum: u32 = 0;

@@ -41,8 +41,10 @@ fn among_equal_ternary_priorities_the_first_place_wins() {
     leaf.add("job_qos", &[exact(1)], "set_class", &[1, 8]);
     leaf.add("job_qos", &[exact(2)], "set_class", &[2, 16]);
     let any = ternary(0, 0);
-    let from =
-        |mask| MatchKey { fields: vec![ternary(HERE & mask, mask), any, any, any], priority: 7 };
+    let from = |mask| MatchKey {
+        fields: vec![ternary(HERE & mask, mask), any, any, any, any],
+        priority: 7,
+    };
     leaf.try_add("job_classify", from(0xffff_0000), "set_job", &[1]).unwrap();
     leaf.try_add("job_classify", from(0xffff_ff00), "set_job", &[2]).unwrap();
     assert_eq!(leaf.send_one(1, &FLOW.packet(100)).level, 1);

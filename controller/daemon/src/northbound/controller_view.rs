@@ -343,6 +343,7 @@ impl ControllerView {
         findings.extend(self.trial.iter().map(|(number, trial)| trial_finding(*number, trial)));
         findings.extend(self.drainage.findings());
         findings.extend(self.measured.unattributed_findings());
+        findings.extend(self.measured.refusal_findings());
         findings.extend(self.measured.pin_hits.finding());
         findings.extend(self.unowned_finding());
         findings.sort();

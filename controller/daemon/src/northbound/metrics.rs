@@ -308,6 +308,13 @@ fn add_links(text: &mut MetricsText, view: &ControllerView) {
         "What a link carries in all classes, as a share of its capacity",
         totals.map(|(link, share)| (vec![("link", fabric.link_name(*link))], *share)),
     );
+    let refused = view.measured.refused.iter().map(|refused| {
+        let [port, host] = [&refused.port, &refused.host].map(String::clone);
+        let reason = refused.reason.label().to_owned();
+        (vec![("port", port), ("host", host), ("reason", reason)], refused.packets as f64)
+    });
+    let help = "Packets of IP that a leaf refused from the port of a host";
+    text.add_counter("crux_refused_packets_total", help, refused);
 }
 
 fn level_samples(

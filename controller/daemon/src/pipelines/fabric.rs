@@ -46,7 +46,7 @@ use self::lowering::FabricLowering;
 use self::numbering::FabricNumbering;
 use self::switch_context::SwitchContext;
 use crate::pipeline::{
-    AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell,
+    AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell, RefusalCell,
     SwitchPipeline, SwitchReports, WiringError,
 };
 
@@ -63,9 +63,11 @@ pub fn level_markings(levels: u8) -> Vec<LevelMarking> {
 
 /// The modules that write tables, one for each table (or two); without those of the rows about
 /// other leaves, which [`route_rows`] calls.
-const OWN_ROWS: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 16] = [
+const OWN_ROWS: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 18] = [
     acl_punt::build_entries,
-    source_guard::build_entries,
+    source_guard::build_guards,
+    source_guard::build_host_ports,
+    source_guard::build_foreign_sources,
     neighbour_answer::build_entries,
     rate_limits::build_punt_rates,
     rate_limits::build_answer_rates,
@@ -194,6 +196,12 @@ impl SwitchPipeline for FabricPipeline {
 
     fn port_level_cells(&self, fabric: &Fabric, levels: u8) -> Vec<PortLevelCell> {
         let mut cells = counters::port_level_cells(fabric, levels);
+        cells.retain(|cell| fabric.switch(cell.switch).pipeline == self.kind());
+        cells
+    }
+
+    fn refusal_cells(&self, fabric: &Fabric) -> Vec<RefusalCell> {
+        let mut cells = counters::refusal_cells(fabric);
         cells.retain(|cell| fabric.switch(cell.switch).pipeline == self.kind());
         cells
     }

@@ -31,7 +31,7 @@ use self::pins::{PinAssignment, SwitchPins};
 use self::port_classes::PortClasses;
 use super::switch_routes::{SwitchRoutes, without_failures};
 use crate::pipeline::{
-    AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell,
+    AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell, RefusalCell,
     SwitchPipeline, SwitchReports, WiringError,
 };
 
@@ -243,6 +243,11 @@ impl SwitchPipeline for SaiPipeline {
     fn port_level_cells(&self, _: &Fabric, _: u8) -> Vec<PortLevelCell> {
         Vec::new()
     }
+
+    /// What the switch itself refuses is in its own counters.
+    fn refusal_cells(&self, _: &Fabric) -> Vec<RefusalCell> {
+        Vec::new()
+    }
 }
 
 /// The tables that every switch of `fabric` should hold under `plan`, which was made for it, if all
@@ -339,10 +344,17 @@ impl SaiWiring {
         let jobs: BTreeSet<String> = jobs.map(|job| job.id.to_string()).collect();
         let about = jobs.into_iter().collect::<Vec<_>>().join(", ");
         let leaves = self.leaf_names(fabric).filter(|_| !about.is_empty())?;
-        let text = format!(
-            "no rows for adoption rules at {leaves}: packets keep the level of their DSCP; set it \
-             at the hosts (crux agent --set-dscp), or announce the flows"
-        );
+        let text = if self.budget.names_jobs {
+            format!(
+                "no rows for adoption rules at {leaves}: packets have the lowest level; announce \
+                 the flows"
+            )
+        } else {
+            format!(
+                "no rows for adoption rules at {leaves}: packets keep the level of their DSCP; set \
+                 it at the hosts (crux agent --set-dscp), or announce the flows"
+            )
+        };
         Some(Finding::warning(about, text))
     }
 

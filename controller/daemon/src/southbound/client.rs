@@ -9,7 +9,7 @@ use std::future::Future;
 
 use async_trait::async_trait;
 use futures::{StreamExt, future};
-use p4::codec::{self, CounterValue, DecodeError, DigestTiming, WriteError};
+use p4::codec::{self, CounterCell, CounterValue, DecodeError, DigestTiming, WriteError};
 use p4::entry::EntryKey;
 use p4::{ForwardingPipeline, SwitchTables, TableScope, TableUpdate, UpdateKind};
 use p4rt::get_forwarding_pipeline_config_request::ResponseType;
@@ -50,8 +50,8 @@ pub struct SwitchAddress {
 pub struct CounterReading {
     /// By pin, or row of a rule.
     pub pins: BTreeMap<EntryKey, CounterValue>,
-    /// By cell of the port and level counter.
-    pub cells: BTreeMap<u32, CounterValue>,
+    /// By cell of an indexed counter.
+    pub cells: BTreeMap<CounterCell, CounterValue>,
 }
 
 /// A call that did not succeed; the connection is given up and what the switch holds is read anew.
@@ -226,10 +226,11 @@ impl SwitchClient {
             return Ok(BTreeMap::new());
         };
         let counter = codec::encode_counter_read(counter);
-        self.read_counters(vec![counter]).await.map(|reading| reading.cells)
+        let cells = self.read_counters(vec![counter]).await?.cells.into_iter();
+        Ok(cells.map(|(cell, count)| (cell.index, count)).collect())
     }
 
-    /// What some pins and some cells of the port and level counter have counted; pins that the
+    /// What some pins and some cells of indexed counters have counted; pins that the
     /// switch does not hold are left out.
     ///
     /// # Errors
@@ -237,7 +238,7 @@ impl SwitchClient {
     pub async fn read_counts(
         &self,
         pins: &[EntryKey],
-        cells: &[u32],
+        cells: &[CounterCell],
     ) -> Result<CounterReading, ClientError> {
         if self.pipeline.is_read_whole() {
             let mut all = self.read_all_counters().await?;
@@ -246,10 +247,7 @@ impl SwitchClient {
             return Ok(CounterReading { pins: all, cells: BTreeMap::new() });
         }
         let pin_reads = pins.iter().map(codec::encode_row_counter_read);
-        let counter = self.pipeline.port_level_counter();
-        let cell_reads = counter.into_iter().flat_map(|counter| {
-            cells.iter().map(move |index| codec::encode_cell_read(counter, *index))
-        });
+        let cell_reads = cells.iter().copied().map(codec::encode_cell_read);
         self.read_counters(pin_reads.chain(cell_reads).collect()).await
     }
 

@@ -9,13 +9,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use p4::codec::CounterValue;
+use p4::codec::{CounterCell, CounterValue};
 use p4::entry::EntryKey;
 use period::{ByteSeries, IterationPeriod};
 use planner::{JobId, Plan, PlannedFlow, PlannedJob};
 use topology::{Fabric, FabricNode, Finding, LinkId, SwitchId};
 
 use super::pin_hits::{MISS_SECONDS, PinHits};
+use super::refused_packets::{RefusalCounter, RefusedPackets};
 use crate::config::CountersConfig;
 use crate::pipeline::PortLevelCell;
 use crate::pipelines;
@@ -41,7 +42,7 @@ pub struct CounterSelection {
     /// Pins, and rows of rules.
     pub pins: Vec<EntryKey>,
     /// Cells.
-    pub cells: Vec<u32>,
+    pub cells: Vec<CounterCell>,
 }
 
 /// What is measured at one instant.
@@ -53,6 +54,8 @@ pub struct MeasuredTraffic {
     pub jobs: BTreeMap<JobId, MeasuredJob>,
     /// What reaches hosts and belongs to no job.
     pub unattributed: Vec<UnattributedTraffic>,
+    /// What leaves have refused of hosts.
+    pub refused: Vec<RefusedPackets>,
     /// Which pins match what jobs send.
     pub pin_hits: PinHits,
 }
@@ -92,7 +95,8 @@ pub struct CounterAggregator {
     limits: CountersConfig,
     fabric: Option<Fabric>,
     pins: BTreeMap<SwitchId, BTreeMap<EntryKey, PinCounter>>,
-    cells: BTreeMap<SwitchId, BTreeMap<u32, PortLevelCounter>>,
+    cells: BTreeMap<SwitchId, BTreeMap<CounterCell, PortLevelCounter>>,
+    refusals: BTreeMap<SwitchId, BTreeMap<CounterCell, RefusalCounter>>,
     jobs: BTreeMap<JobId, JobCounter>,
     /// Links to hosts that flows without a pin arrive by.
     unpinned: BTreeSet<LinkId>,
@@ -204,20 +208,20 @@ impl ByteCounter {
 
 /// What a counter has counted since `before`. A smaller value means that the switch started anew or
 /// the entry was written again, so all of it is new.
-fn counter_increase(before: u64, now: u64) -> u64 {
+pub(super) fn counter_increase(before: u64, now: u64) -> u64 {
     now.checked_sub(before).unwrap_or(now)
 }
 
 /// A mean over the last one to two spans.
 #[derive(Clone, Copy, Debug, Default)]
-struct MeanRate {
+pub(super) struct MeanRate {
     older: Option<(f64, u64)>,
     newer: Option<(f64, u64)>,
     last: Option<(f64, u64)>,
 }
 
 impl MeanRate {
-    fn record_sum(&mut self, at: f64, sum: u64) {
+    pub(super) fn record_sum(&mut self, at: f64, sum: u64) {
         let reading = (at, sum);
         if self.newer.is_none_or(|(since, _)| at - since >= RATE_SPAN) {
             self.older = self.newer.or(Some(reading));
@@ -232,7 +236,7 @@ impl MeanRate {
     }
 
     /// Per second.
-    fn per_second(&self) -> f64 {
+    pub(super) fn per_second(&self) -> f64 {
         match (self.older, self.last) {
             (Some((from, before)), Some((to, now))) if to > from => {
                 now.wrapping_sub(before) as f64 / (to - from)
@@ -250,6 +254,7 @@ impl CounterAggregator {
             fabric: None,
             pins: BTreeMap::new(),
             cells: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             jobs: BTreeMap::new(),
             unpinned: BTreeSet::new(),
             wanted: BTreeSet::new(),
@@ -285,6 +290,11 @@ impl CounterAggregator {
         if self.fabric.as_ref().is_none_or(|had| had.links() != fabric.links()) {
             self.cells.clear();
             self.add_cells(rollout, |_| true);
+            self.refusals.clear();
+            for cell in pipelines::refusal_cells(fabric) {
+                let counter = RefusalCounter::new(cell.link, cell.reason);
+                self.refusals.entry(cell.switch).or_default().insert(cell.cell, counter);
+            }
             self.wanted = fabric.link_ids().collect();
         }
         self.fabric = Some(fabric.clone());
@@ -294,6 +304,7 @@ impl CounterAggregator {
     pub(crate) fn follow_links(&mut self, rollout: &PlanRollout, links: &BTreeSet<LinkId>) {
         self.pins.clear();
         self.jobs.clear();
+        self.refusals.clear();
         for cells in self.cells.values_mut() {
             cells.retain(|_, cell| links.contains(&cell.link));
         }
@@ -310,10 +321,10 @@ impl CounterAggregator {
     fn add_cells(&mut self, rollout: &PlanRollout, is_wanted: impl Fn(LinkId) -> bool) {
         let PlanRollout { fabric, plan, .. } = rollout;
         for cell in pipelines::port_level_cells(fabric, plan.levels) {
-            let PortLevelCell { switch, index, link, level } = cell;
+            let PortLevelCell { switch, cell, link, level } = cell;
             if is_wanted(link) {
                 let counter = PortLevelCounter { link, level, meter: ByteCounter::default() };
-                self.cells.entry(switch).or_default().insert(index, counter);
+                self.cells.entry(switch).or_default().insert(cell, counter);
             }
         }
     }
@@ -321,10 +332,11 @@ impl CounterAggregator {
     /// What there is to read of a switch.
     pub fn counters_to_read(&self, switch: SwitchId) -> CounterSelection {
         let pins = self.pins.get(&switch);
-        let cells = self.cells.get(&switch);
+        let levels = self.cells.get(&switch).into_iter().flat_map(BTreeMap::keys);
+        let refusals = self.refusals.get(&switch).into_iter().flat_map(BTreeMap::keys);
         CounterSelection {
             pins: pins.map_or_else(Vec::new, |pins| pins.keys().cloned().collect()),
-            cells: cells.map_or_else(Vec::new, |cells| cells.keys().copied().collect()),
+            cells: levels.chain(refusals).copied().collect(),
         }
     }
 
@@ -353,6 +365,13 @@ impl CounterAggregator {
                 }
             }
         }
+        if let Some(refusals) = self.refusals.get_mut(&switch) {
+            for (cell, count) in &counted.cells {
+                if let Some(counter) = refusals.get_mut(cell) {
+                    counter.record_count(at, *count);
+                }
+            }
+        }
     }
 
     /// Load of links, traffic of jobs and unattributed traffic as of the latest readings.
@@ -370,6 +389,9 @@ impl CounterAggregator {
             links: links.collect(),
             jobs: self.jobs.iter().map(|(id, job)| (id.clone(), job.measured())).collect(),
             unattributed: self.unattributed_traffic(fabric),
+            refused: (self.refusals.values().flat_map(BTreeMap::values))
+                .filter_map(|counter| counter.refused(fabric))
+                .collect(),
             pin_hits: self.pin_hits(),
         }
     }
@@ -480,6 +502,11 @@ impl MeasuredTraffic {
             }
         }
         disputes
+    }
+
+    /// Which hosts send now what their leaves refuse.
+    pub fn refusal_findings(&self) -> Vec<Finding> {
+        self.refused.iter().filter_map(RefusedPackets::finding).collect()
     }
 
     /// What reaches hosts and belongs to no job, as findings.

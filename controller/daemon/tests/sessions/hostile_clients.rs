@@ -13,6 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tonic::transport::Channel;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use topology::{HostId, NicId};
 
 use crate::grpc::token;
@@ -430,5 +432,44 @@ async fn a_preview_ends_when_its_caller_leaves() {
     assert!(left.is_err(), "the preview is no long one: {left:?}");
     let (status, answer) = timeout(DEADLINE, preview(0)).await.unwrap();
     assert_eq!(status, 200, "{answer}");
+    served.end().await;
+}
+
+/// Finding N6: ten thousand streams of reflection were in no budget, and took 196 MB.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_streams_of_reflection_count_as_requests() {
+    let lab = Lab::new().await;
+    let few = |raw: &mut RawConfig| raw.northbound.limits.requests_per_caller = 64;
+    let served = lab.served(&config(few)).await;
+    let mut streams = Vec::new();
+    let refused = loop {
+        let channel = Channel::from_shared(format!("http://{}", served.at)).unwrap();
+        let mut reflection = ServerReflectionClient::new(channel.connect().await.unwrap());
+        match reflection.server_reflection_info(tokio_stream::pending()).await {
+            Ok(stream) => streams.push((reflection, stream)),
+            Err(refused) => break refused,
+        }
+    };
+    assert!(refused.message().contains("requests_per_caller"), "{refused:?}");
+    assert_eq!(streams.len(), 56);
+    drop(streams);
+    served.end().await;
+}
+
+/// Finding N1: a megabyte of edits took 44 s of a thread that answers requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_has_a_bounded_number_of_edits() {
+    let lab = Lab::new().await;
+    let served = lab.served(&config(|_| {})).await;
+    let edit = r#"{"action": "undrain", "name": "spine1"}"#;
+    let edits = |number: usize| {
+        let body = vec![edit; number].join(",");
+        format!(r#"{{"change": {{"edits": [{body}]}}, "author": "ada"}}"#)
+    };
+    let (status, answer) = ask(served.at, "/v1/policy/apply", Some(&edits(1_001))).await;
+    assert!(status == 422 && answer.contains("a request has at most 1000"), "{status} {answer}");
+    let (status, answer) = ask(served.at, "/v1/policy/preview", Some(&edits(1_000))).await;
+    assert_ne!(status, 503, "{answer}");
+    assert!(!answer.contains("a request has at most"), "{answer}");
     served.end().await;
 }

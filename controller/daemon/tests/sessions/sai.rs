@@ -154,7 +154,8 @@ async fn a_plan_that_does_not_fit_names_its_flows_and_keeps_the_level() {
     let expected = format!("warning: leaf1: no room for pins, left to ECMP: {spilled}");
     let mut findings = realised.report.findings.iter().map(ToString::to_string);
     assert!(findings.any(|finding| finding == expected), "{:?}", realised.report.findings);
-    for (table, held) in [(table::ACL_INGRESS, 255), (table::ACL_INGRESS_QOS, 1)] {
+    // The levels of the job, and of what has none.
+    for (table, held) in [(table::ACL_INGRESS, 255), (table::ACL_INGRESS_QOS, 2)] {
         assert_eq!(rows(&served.controller, LEAVES[0], table), held);
     }
     let (_, body) = ask(served.at, "/v1/explanations/h65%3Eh66:50259", None).await;

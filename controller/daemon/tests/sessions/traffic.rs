@@ -88,6 +88,10 @@ pub(crate) fn frame([src, dst]: [&Nic; 2], flow: u16, number: u64) -> Vec<u8> {
         &[0; 2 + 12],
     ];
     let mut frame = parts.concat();
+    let words = frame[14..34].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum: u32 = words.sum();
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
     frame.extend_from_slice(&flow.to_be_bytes());
     frame.extend_from_slice(&number.to_be_bytes());
     frame

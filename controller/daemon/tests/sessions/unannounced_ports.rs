@@ -147,3 +147,19 @@ async fn packets_from_random_ports_have_the_level_and_the_path_of_their_pair() {
     }
     controller.shutdown().await;
 }
+
+/// Finding N3: the level of a job reached hosts with which it has no flow.
+#[tokio::test]
+async fn packets_to_hosts_of_another_job_have_the_lowest_level() {
+    let lab = cabled_lab(parts(), |_| ServiceOptions::default(), Box::new(SilentHosts)).await;
+    let controller = controller_of(&lab, JOBS).await;
+    for ends in [[0, 3], [2, 1], [1, 2], [3, 0]].map(|ends| ends.map(NicId)) {
+        let counts = burst_counts(&lab, ends).await;
+        let levels: Vec<u8> = counts.keys().map(|(_, level)| level.number()).collect();
+        assert!(
+            !levels.is_empty() && levels.iter().all(|level| *level == 0),
+            "{ends:?}: {levels:?}"
+        );
+    }
+    controller.shutdown().await;
+}

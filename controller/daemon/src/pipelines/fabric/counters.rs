@@ -1,5 +1,5 @@
-//! The counters of `fabric.p4`: a direct counter on each pin and each class row, and an indexed
-//! counter for each port and level.
+//! The counters of `fabric.p4`: a direct counter on each pin and each class row, and indexed counters
+//! of what leaves by port and level, and of what is refused by port and reason.
 //!
 //! The attribution of counted bytes to jobs and links is a function of fabric and plan, so it is
 //! computed here, beside the modules that write the counting rows.
@@ -7,15 +7,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use p4::codec::CounterValue;
-use p4::fabric::{self, PortNumber, PriorityLevel};
+use p4::codec::{CounterCell, CounterValue};
+use p4::fabric::{self, PORT_LEVEL, PortNumber, PriorityLevel, REFUSED, Refusal};
 use planner::Plan;
 use topology::{Fabric, FabricNode, NicId, SwitchId};
 
 use super::flow_pin::entry_pin_key;
 use super::job_classify::adoption_rules::adoption_rows;
 use super::job_classify::{class_rows, sent_flows};
-use crate::pipeline::{AttributedEntry, PortLevelCell};
+use crate::pipeline::{AttributedEntry, PortLevelCell, RefusalCell, RefusalReason};
 
 /// The cells of the port and level counter by port and level; those that counted nothing are left
 /// out.
@@ -54,7 +54,7 @@ pub(super) fn pair_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry>
     for (leaf, nics) in nics_by_leaf(fabric) {
         let rows = class_rows(fabric, plan, &sent, &nics).into_iter();
         entries.extend(rows.filter(|row| row.is_for_pair).filter_map(|row| {
-            let arrival_link = row.to.map(|nic| fabric.nic(nic).uplink.reverse());
+            let arrival_link = Some(fabric.nic(row.to).uplink.reverse());
             Some(AttributedEntry {
                 switch: leaf,
                 key: Arc::unwrap_or_clone(row.entry.key),
@@ -101,8 +101,35 @@ pub(super) fn port_level_cells(fabric: &Fabric, levels: u8) -> Vec<PortLevelCell
         };
         for level in PriorityLevel::all_levels().take(levels.into()) {
             let index = fabric::port_level_index(port, level);
-            cells.push(PortLevelCell { switch, index, link, level: level.number() });
+            let cell = CounterCell { counter: PORT_LEVEL, index };
+            cells.push(PortLevelCell { switch, cell, link, level: level.number() });
         }
     }
     cells
+}
+
+/// The counter cells of all links by which hosts send.
+pub(super) fn refusal_cells(fabric: &Fabric) -> Vec<RefusalCell> {
+    let mut cells = Vec::new();
+    for link in fabric.nic_ids().map(|nic| fabric.nic(nic).uplink) {
+        let to = fabric.link(link).to;
+        let (FabricNode::Switch(switch), Ok(port)) = (to.node, PortNumber::new(to.port)) else {
+            continue;
+        };
+        for refusal in Refusal::ALL {
+            let cell =
+                CounterCell { counter: REFUSED, index: fabric::refusal_index(port, refusal) };
+            cells.push(RefusalCell { switch, cell, link, reason: reason_of(refusal) });
+        }
+    }
+    cells
+}
+
+fn reason_of(refusal: Refusal) -> RefusalReason {
+    match refusal {
+        Refusal::BadHeader => RefusalReason::BadHeader,
+        Refusal::BadChecksum => RefusalReason::BadChecksum,
+        Refusal::Martian => RefusalReason::MartianSource,
+        Refusal::Foreign => RefusalReason::ForeignSource,
+    }
 }

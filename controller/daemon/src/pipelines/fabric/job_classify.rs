@@ -1,16 +1,16 @@
-//! `job_classify`: the job of packets that no pin matches: of flows without a known port, of flows
-//! left to ECMP or that stay on their leaf, of a host that sends from other ports than its job
-//! stated, and of flows that no job announced.
+//! `job_pair` and `job_classify`: the job of packets that no pin matches: of flows without a known
+//! port, of flows left to ECMP or that stay on their leaf, of a host that sends from other ports than
+//! its job stated, and of flows that no job announced.
 //!
-//! The table is small (ternary), so each row covers as much as possible: one for a NIC that sends
-//! for a single job, else one for each pair of NICs, and one for each flow only where jobs share
-//! the pair. Where several jobs share a pair, nothing distinguishes packets of ports that none of
+//! A level belongs to a pair of NICs between which a job has flows: what a NIC sends elsewhere has
+//! none. So there is a row for each such pair, and one for each flow only where jobs share the pair.
+//! Where several jobs share a pair, nothing distinguishes packets of ports that none of
 //! them stated: all have the highest level of the jobs that state none, or of all where each states
 //! its own, so that no job is below its level. An adoption rule
-//! has a row for each pair of NICs that it names, at a lower priority than all others; where it
-//! could match a flow with a port as well, rows with ports come first.
+//! has a row for each pair of NICs that it names, for packets that have no job by their pair; where
+//! it could match a flow with a port as well, rows with ports come first.
 //!
-//! What is left of the table counts traffic of no job, by pairs of NICs: such a row changes no
+//! What is left of `job_pair` counts traffic of no job, by pairs of NICs: such a row changes no
 //! packet.
 
 pub(crate) mod adoption_rules;
@@ -21,7 +21,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 
 use p4::entry::{EntryKey, TableEntry, TableId};
-use p4::fabric::{self, IpVersion, JobMatch};
+use p4::fabric::{self, IpVersion, JobMatch, PortNumber};
 use planner::Plan;
 use topology::{Fabric, NicId};
 
@@ -30,13 +30,8 @@ use super::switch_context::SwitchContext;
 /// UDP destination port of RoCEv2.
 const ROCE: u16 = 4791;
 
-/// A row that matches more fields has a higher priority; below are rules, the first one on top.
-const OF_NIC: NonZeroU16 = adoption_rules::FIRST.saturating_add(1);
-const OF_PAIR: NonZeroU16 = OF_NIC.saturating_add(1);
-const OF_FLOW: NonZeroU16 = OF_PAIR.saturating_add(1);
-
-/// The rows of the table that a switch has room for.
-const ROWS_MAX: usize = 512;
+/// Rows of flows have a higher priority than those of rules, the first of which is on top.
+const OF_FLOW: NonZeroU16 = adoption_rules::FIRST.saturating_add(1);
 
 /// A flow of a job, where it enters the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +81,8 @@ fn jobs_by_rank(sent: &BTreeMap<NicId, Vec<SentFlow>>, nics: &[NicId]) -> Vec<No
 pub(in crate::pipelines::fabric) struct ClassRow {
     /// Index of the job in the plan; none where several jobs share the row.
     pub(in crate::pipelines::fabric) owner: Option<usize>,
-    /// The NIC that receives its flows; none for any.
-    pub(in crate::pipelines::fabric) to: Option<NicId>,
+    /// The NIC that receives its flows.
+    pub(in crate::pipelines::fabric) to: NicId,
     /// Whether it is for flows without a port.
     pub(in crate::pipelines::fabric) is_for_pair: bool,
     /// Whether pins cover all flows that the plan has for it. Then it serves only hosts that send
@@ -97,6 +92,14 @@ pub(in crate::pipelines::fabric) struct ClassRow {
     rank: u32,
     /// The row, not signed.
     pub(in crate::pipelines::fabric) entry: TableEntry,
+}
+
+impl ClassRow {
+    /// A row of the job of a flow.
+    fn new(flow: &SentFlow, entry: TableEntry) -> Self {
+        let SentFlow { position, to, rank, .. } = *flow;
+        Self { owner: Some(position), to, is_for_pair: false, is_spare: false, rank, entry }
+    }
 }
 
 /// The flows that jobs send from each NIC, in the order of the plan.
@@ -142,38 +145,40 @@ pub(in crate::pipelines::fabric) fn class_rows(
     let mut rows: Vec<ClassRow> = of_nics
         .flat_map(|(nic, flows)| NicClasses { fabric, plan, nic, flows }.build_rows())
         .collect();
-    if rows.len() > ROWS_MAX {
-        rows.sort_by_key(|row| (row.is_spare, row.rank));
+    rows.sort_by_key(|row| (row.is_spare, row.rank));
+    let mut room = TableRoom::default();
+    for row in adoption_rules::adoption_rows(fabric, plan, nics) {
+        room.takes(row.entry.key.table);
     }
-    let adopted = adoption_rules::adoption_rows(fabric, plan, nics);
-    let mut room: BTreeMap<TableId, usize> = BTreeMap::new();
-    for row in &adopted {
-        let left = room.entry(row.entry.key.table).or_insert(ROWS_MAX);
-        *left = left.saturating_sub(1);
-    }
-    let mut has_room = |row: &ClassRow| {
-        let left = room.entry(row.entry.key.table).or_insert(ROWS_MAX);
-        let fits = *left > 0;
-        *left = left.saturating_sub(1);
-        fits
-    };
-    rows.retain(&mut has_room);
-    let counting = counting_rows(fabric, plan, sent, nics).filter(|row| {
-        let is_there = rows.iter().any(|other| other.entry.key == row.entry.key);
-        !is_there && has_room(row)
-    });
+    rows.retain(|row| room.takes(row.entry.key.table));
+    let known: BTreeSet<&EntryKey> = rows.iter().map(|row| &*row.entry.key).collect();
+    let counting = counting_rows(fabric, plan, nics)
+        .filter(|row| !known.contains(&*row.entry.key) && room.takes(row.entry.key.table));
     let counting: Vec<ClassRow> = counting.collect();
     rows.extend(counting);
     rows
 }
 
-/// The rows that count flows of no job from these NICs. They give packets what these have without
-/// them: nothing, or the job of the row of a NIC that sends for it alone. Rules adopt and count
-/// what they match by rows of their own.
+/// The rows that tables have room for yet, by table.
+#[derive(Default)]
+struct TableRoom(BTreeMap<TableId, u64>);
+
+impl TableRoom {
+    /// Takes the room of a row, if there is any.
+    fn takes(&mut self, table: TableId) -> bool {
+        let size = || super::PROGRAM.p4info.table(table).map_or(0, |table| table.size);
+        let left = self.0.entry(table).or_insert_with(size);
+        let fits = *left > 0;
+        *left = left.saturating_sub(1);
+        fits
+    }
+}
+
+/// The rows that count flows of no job from these NICs. Rules adopt and count what they match by
+/// rows of their own.
 fn counting_rows<'a>(
     fabric: &'a Fabric,
     plan: &'a Plan,
-    sent: &'a BTreeMap<NicId, Vec<SentFlow>>,
     nics: &'a [NicId],
 ) -> impl Iterator<Item = ClassRow> + 'a {
     let pairs = plan.counted_pairs.iter().filter(|(nic, to)| {
@@ -181,43 +186,42 @@ fn counting_rows<'a>(
             plan.rules.iter().any(|rule| adoption_rules::takes_between(rule, *nic, *to));
         nics.contains(nic) && !is_adopted
     });
-    pairs.filter_map(|(nic, to)| {
-        let flows = sent.get(nic).map_or(&[][..], Vec::as_slice);
-        let is_adopted = plan.rules.iter().any(|rule| adoption_rules::takes_from(rule, *nic));
-        let job = only_job(flows).filter(|_| !is_adopted).map(|flow| flow.job);
-        let matches = pair_match(fabric, *nic, *to);
-        let entry = match job {
-            Some(job) => fabric::job_classify(&matches, OF_PAIR, job),
-            None => fabric::count_unclassified(&matches, OF_PAIR),
-        };
-        let (owner, to, rank) = (None, Some(*to), u32::MAX);
-        Some(ClassRow { owner, to, is_for_pair: false, is_spare: true, rank, entry: entry? })
+    pairs.filter_map(|&(nic, to)| {
+        let entry = pair_row(fabric, (nic, to), None)?;
+        let (owner, rank) = (None, u32::MAX);
+        Some(ClassRow { owner, to, is_for_pair: false, is_spare: true, rank, entry })
     })
 }
 
 /// The row of a pair of NICs, at the leaf where its packets enter: of a job, or one that counts.
 pub(in crate::pipelines::fabric) fn pair_key(
     fabric: &Fabric,
-    (nic, to): (NicId, NicId),
+    pair: (NicId, NicId),
 ) -> Option<EntryKey> {
-    let row = fabric::count_unclassified(&pair_match(fabric, nic, to), OF_PAIR)?;
-    Some(Arc::unwrap_or_clone(row.key))
+    Some(Arc::unwrap_or_clone(pair_row(fabric, pair, None)?.key))
 }
 
-/// All RoCEv2 packets from a NIC.
-fn nic_match(fabric: &Fabric, nic: NicId) -> JobMatch {
-    let address = fabric.nic(nic).ip;
+/// The row of all RoCEv2 packets from a NIC to another.
+fn pair_row(
+    fabric: &Fabric,
+    (nic, to): (NicId, NicId),
+    job: Option<NonZeroU32>,
+) -> Option<TableEntry> {
+    let port = PortNumber::new(fabric.link(fabric.nic(nic).uplink.reverse()).from.port).ok()?;
+    fabric::job_pair(port, [nic, to].map(|nic| fabric.nic(nic).ip), job)
+}
+
+/// The RoCEv2 packets from a port of a NIC to another NIC.
+fn port_match(fabric: &Fabric, nic: NicId, to: NicId, sport: u16) -> JobMatch {
+    let [src, dst] = [nic, to].map(|nic| fabric.nic(nic).ip);
     JobMatch {
-        version: IpVersion::of(address),
-        src: Some(address.into()),
+        version: IpVersion::of(src),
+        src: Some(src.into()),
+        dst: Some(dst.into()),
+        sport: Some(sport),
         dport: Some(ROCE),
         ..JobMatch::default()
     }
-}
-
-/// All RoCEv2 packets from a NIC to another.
-fn pair_match(fabric: &Fabric, nic: NicId, to: NicId) -> JobMatch {
-    JobMatch { dst: Some(fabric.nic(to).ip.into()), ..nic_match(fabric, nic) }
 }
 
 /// The flows that jobs send from one NIC.
@@ -230,14 +234,6 @@ struct NicClasses<'a> {
 
 impl NicClasses<'_> {
     fn build_rows(&self) -> Vec<ClassRow> {
-        // A row without ports would also match what a rule adopts, and hide the rule's row.
-        let is_adopted =
-            self.plan.rules.iter().any(|rule| adoption_rules::takes_from(rule, self.nic));
-        if let Some(job) = only_job(self.flows).filter(|_| !is_adopted) {
-            let matches = nic_match(self.fabric, self.nic);
-            let row = self.shared_row(matches, OF_NIC, &job, self.flows);
-            return row.map(|row| ClassRow { to: None, ..row }).into_iter().collect();
-        }
         let mut pairs: BTreeMap<NicId, Vec<SentFlow>> = BTreeMap::new();
         for flow in self.flows {
             pairs.entry(flow.to).or_default().push(*flow);
@@ -249,7 +245,7 @@ impl NicClasses<'_> {
     /// The rows for one receiver: one for the packets of all ports that no flow states, and where
     /// several jobs have flows, one for each port.
     fn rows_of_pair(&self, to: NicId, flows: &[SentFlow]) -> Vec<ClassRow> {
-        let pair = pair_match(self.fabric, self.nic, to);
+        // A row without ports would also match what a rule adopts.
         let is_adopted =
             self.plan.rules.iter().any(|rule| adoption_rules::takes_between(rule, self.nic, to));
         let open: Vec<SentFlow> =
@@ -257,48 +253,36 @@ impl NicClasses<'_> {
         let unnamed = if open.is_empty() { flows } else { &open };
         let highest = unnamed.iter().max_by_key(|flow| (flow.level, Reverse(flow.rank)));
         let shared = highest.filter(|_| !is_adopted || !open.is_empty()).and_then(|highest| {
-            let row = self.shared_row(pair, OF_PAIR, highest, flows)?;
+            let row = self.shared_row(highest, flows)?;
             Some(ClassRow { owner: row.owner.filter(|_| only_job(unnamed).is_some()), ..row })
         });
         let mut rows = match &shared {
             Some(_) if only_job(flows).is_some() => Vec::new(),
-            _ => self.rows_of_flows(pair, flows),
+            _ => self.rows_of_flows(flows),
         };
         rows.extend(shared);
         rows
     }
 
-    /// The row of a NIC or a pair, with the level of `highest`, for the packets of `flows`.
-    fn shared_row(
-        &self,
-        matches: JobMatch,
-        priority: NonZeroU16,
-        highest: &SentFlow,
-        flows: &[SentFlow],
-    ) -> Option<ClassRow> {
-        let row = self.class_row(matches, priority, highest)?;
-        let is_for_pair = flows.iter().any(|flow| flow.udp_src_port.is_none());
-        Some(ClassRow { is_for_pair, is_spare: flows.iter().all(|flow| flow.has_pin), ..row })
+    /// The row of a pair, with the level of `highest`, for the packets of `flows`.
+    fn shared_row(&self, highest: &SentFlow, flows: &[SentFlow]) -> Option<ClassRow> {
+        let entry = pair_row(self.fabric, (self.nic, highest.to), Some(highest.job))?;
+        Some(ClassRow {
+            is_for_pair: flows.iter().any(|flow| flow.udp_src_port.is_none()),
+            is_spare: flows.iter().all(|flow| flow.has_pin),
+            ..ClassRow::new(highest, entry)
+        })
     }
 
     /// A row for each flow between two NICs that has a port and no pin.
-    fn rows_of_flows(&self, pair: JobMatch, flows: &[SentFlow]) -> Vec<ClassRow> {
-        let uncovered = flows.iter().filter(|flow| !flow.has_pin && flow.udp_src_port.is_some());
+    fn rows_of_flows(&self, flows: &[SentFlow]) -> Vec<ClassRow> {
+        let uncovered = flows.iter().filter(|flow| !flow.has_pin);
         let rows = uncovered.filter_map(|flow| {
-            self.class_row(JobMatch { sport: flow.udp_src_port, ..pair }, OF_FLOW, flow)
+            let matches = port_match(self.fabric, self.nic, flow.to, flow.udp_src_port?);
+            let entry = fabric::job_classify(&matches, OF_FLOW, flow.job)?;
+            Some(ClassRow::new(flow, entry))
         });
         rows.collect()
-    }
-
-    fn class_row(
-        &self,
-        matches: JobMatch,
-        priority: NonZeroU16,
-        flow: &SentFlow,
-    ) -> Option<ClassRow> {
-        let (owner, to, rank) = (Some(flow.position), Some(flow.to), flow.rank);
-        let entry = fabric::job_classify(&matches, priority, flow.job)?;
-        Some(ClassRow { owner, to, is_for_pair: false, is_spare: false, rank, entry })
     }
 }
 

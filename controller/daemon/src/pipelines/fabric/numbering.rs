@@ -27,6 +27,8 @@ pub(crate) struct FabricNumbering {
     /// The switches that run the program.
     switches: BTreeSet<SwitchId>,
     leaves: Vec<LeafWiring>,
+    /// The fewest prefixes with the addresses of those of all leaves.
+    host_prefixes: Vec<IpPrefix>,
     /// The ways to them while nothing has failed.
     unharmed: LeafRoutes,
     /// The index of a switch in `leaves`, by its id.
@@ -89,6 +91,7 @@ impl FabricNumbering {
         }
         let devices = fabric.switches().iter().map(|switch| switch.device_id);
         Ok(Self {
+            host_prefixes: IpPrefix::join_all(leaves.iter().flat_map(|leaf| leaf.prefixes.clone())),
             leaves,
             unharmed,
             positions,
@@ -108,6 +111,11 @@ impl FabricNumbering {
 
     pub(super) fn leaves(&self) -> &[LeafWiring] {
         &self.leaves
+    }
+
+    /// The fewest prefixes with the addresses of those of all leaves.
+    pub(super) fn host_prefixes(&self) -> &[IpPrefix] {
+        &self.host_prefixes
     }
 
     /// `switch` as a leaf, if it is one.

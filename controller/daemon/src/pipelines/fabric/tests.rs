@@ -122,7 +122,6 @@ fn lowers_a_leaf_with_a_pinned_job() {
         "local_host dst=10.0.1.1 -> to_host(port=1, dmac=02:00:0a:00:01:01)",
         "dst_leaf dst=10.0.2.0/24 -> set_dst_leaf(id=2)",
         "flow_pin src=10.0.1.1 dst=10.0.2.1 proto=17 sport=50000 dport=4791 -> pin(path=2, job=1)",
-        "job_classify src=10.0.1.1 dport=4791 priority=65 -> set_job(job=1)",
         "job_qos job=1 -> set_class(level=6, dscp=48)",
         "fabric_port port=2 -> trust_dscp()",
         "fabric_port port=3 -> trust_dscp()",
@@ -131,6 +130,11 @@ fn lowers_a_leaf_with_a_pinned_job() {
         "ecmp_group dst_leaf=2 -> [1xto_ecmp_port(port=2), 1xto_ecmp_port(port=3)]",
         "source_guard port=1 src=10.0.1.1 -> admit()",
         "arp_answer -> answer_arp(mac=02:00:00:00:00:fe)",
+        "job_pair src=10.0.1.1 dst=10.0.2.1 -> set_pair_job(job=1)",
+        "foreign_source src=10.0.1.0/24 -> allow_source()",
+        "foreign_source src=10.0.1.1/32 -> refuse_source()",
+        "foreign_source src=10.0.2.0/24 -> refuse_source()",
+        "host_port port=1 -> check_source()",
     ];
     assert_eq!(shown(&fabric, &lowered(&fabric, &plan), "leaf1"), expected);
     let far = [
@@ -143,6 +147,10 @@ fn lowers_a_leaf_with_a_pinned_job() {
         "ecmp_group dst_leaf=1 -> [1xto_ecmp_port(port=2), 1xto_ecmp_port(port=3)]",
         "source_guard port=1 src=10.0.2.1 -> admit()",
         "arp_answer -> answer_arp(mac=02:00:00:00:00:fe)",
+        "foreign_source src=10.0.1.0/24 -> refuse_source()",
+        "foreign_source src=10.0.2.0/24 -> allow_source()",
+        "foreign_source src=10.0.2.1/32 -> refuse_source()",
+        "host_port port=1 -> check_source()",
     ];
     assert_eq!(shown(&fabric, &lowered(&fabric, &plan), "leaf2"), far);
     let spine = [
@@ -188,15 +196,19 @@ fn jobs_that_share_a_nic_are_classified_by_pair_and_by_port() {
     let jobs = [job(0, &[(0, 1, 50_000), (0, 2, 50_001)]), job(1, &[(0, 1, 50_002)])];
     let plan = plan(&fabric, &jobs);
     let rows = shown(&fabric, &lowered(&fabric, &plan), "leaf1");
-    let rows = rows.iter().filter_map(|row| row.strip_prefix("job_classify "));
+    let rows = rows.into_iter().filter(|row| row.starts_with("job_")).collect::<Vec<_>>();
     // What comes from another port has the higher level of the two.
     let expected = [
-        "src=10.0.1.1 dst=10.0.1.2 dport=4791 priority=66 -> set_job(job=2)",
-        "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50000 priority=67 -> set_job(job=1)",
-        "src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50002 priority=67 -> set_job(job=2)",
-        "src=10.0.1.1 dst=10.0.1.3 dport=4791 priority=66 -> set_job(job=1)",
+        "job_classify src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50000 priority=65 -> \
+         set_job(job=1)",
+        "job_classify src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50002 priority=65 -> \
+         set_job(job=2)",
+        "job_qos job=1 -> set_class(level=5, dscp=40)",
+        "job_qos job=2 -> set_class(level=6, dscp=48)",
+        "job_pair src=10.0.1.1 dst=10.0.1.2 -> set_pair_job(job=2)",
+        "job_pair src=10.0.1.1 dst=10.0.1.3 -> set_pair_job(job=1)",
     ];
-    assert_eq!(rows.collect::<Vec<_>>(), expected);
+    assert_eq!(rows, expected);
 }
 
 #[test]
@@ -211,15 +223,14 @@ fn rule_rows_are_at_entry_leaves_below_those_of_jobs() {
     let tables = lowered(&fabric, &plan);
     let rows = |switch| {
         let rows = shown(&fabric, &tables, switch);
-        let wanted = |row: &String| row.starts_with("job_classify") || row.starts_with("job_qos");
-        rows.into_iter().filter(wanted).collect::<Vec<_>>()
+        rows.into_iter().filter(|row| row.starts_with("job_")).collect::<Vec<_>>()
     };
     let first = [
-        "job_classify src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50000 priority=67 -> \
+        "job_classify src=10.0.1.1 dst=10.0.1.2 dport=4791 sport=50000 priority=65 -> \
          set_job(job=1)",
-        "job_classify src=10.0.1.1 priority=63 -> set_job(job=4)",
-        "job_classify src=10.0.1.2 dport=4791 priority=65 -> set_job(job=2)",
-        "job_classify dst=10.0.2.2 dport=2049 priority=64 -> set_job(job=3)",
+        "job_classify src=10.0.1.1 job=0 priority=63 -> set_job(job=4)",
+        "job_classify dst=10.0.2.2 dport=2049 job=0 priority=64 -> set_job(job=3)",
+        "job_pair src=10.0.1.2 dst=10.0.1.1 -> set_pair_job(job=2)",
     ];
     let mut found = rows("leaf1");
     found.retain(|row| !row.starts_with("job_qos"));
@@ -228,7 +239,7 @@ fn rule_rows_are_at_entry_leaves_below_those_of_jobs() {
     first.sort();
     assert_eq!(found, first);
     let second = [
-        "job_classify dst=10.0.2.2 dport=2049 priority=64 -> set_job(job=3)",
+        "job_classify dst=10.0.2.2 dport=2049 job=0 priority=64 -> set_job(job=3)",
         "job_qos job=3 -> set_class(level=3, dscp=24)",
     ];
     assert_eq!(rows("leaf2"), second);
@@ -461,6 +472,7 @@ proptest! {
         pairs::check_unstated_ports(&fabric, &plan, case.choice)?;
         check_adopted(&fabric, &plan, case.choice)?;
         check_answers(&fabric, &plan, case.choice)?;
+        pairs::check_all_pairs(&fabric, &plan, case.choice)?;
         for tables in lowered(&fabric, &plan).values() {
             references::check_references(tables)?;
         }

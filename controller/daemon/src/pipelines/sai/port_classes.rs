@@ -1,8 +1,11 @@
 //! The job of the packets that enter at each port, and the levels of jobs.
 //!
-//! A switch tells jobs apart by ingress port and by destination: where jobs share both, their
-//! packets have the highest level of them. The decision: VRFs come first, since pins depend on
-//! them; then jobs take rows in the order of their ranks, those of their answers last.
+//! A level belongs to a pair of NICs between which a job has flows: packets of IPv4 have the job of
+//! their ingress port and destination, the highest where several jobs share both, and all else that
+//! comes in by the port of a NIC has the lowest level. The table matches no address of IPv6: such a
+//! port has the highest of its jobs. The decision: the rows of ports come first, since pins depend on
+//! their VRFs and nothing above the lowest level may be without a row; then jobs take rows in the
+//! order of their ranks, those of their answers last.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,11 +65,15 @@ impl PortClasses {
     ) -> Self {
         let mut classes = Self::default();
         for port in pins.vrf_ports() {
-            let class = PortClass { vrf: pins.vrf_of(port), job: None, owner: None };
-            classes.rows.insert((port, None), class);
+            classes.add_port(port, pins);
         }
         if !budget.names_jobs {
             return classes;
+        }
+        for port in fabric.nics_on(switch).map(|nic| entry_port(fabric, nic)) {
+            if classes.rows.len() < budget.port_classes {
+                classes.add_port(port, pins);
+            }
         }
         for wanted in wanted_classes(fabric, plan, answers, switch) {
             classes.add_class(&wanted, pins, budget);
@@ -74,9 +81,16 @@ impl PortClasses {
         classes
     }
 
+    /// Gives a port its VRF, and the lowest level.
+    fn add_port(&mut self, port: u32, pins: &SwitchPins) {
+        let class = PortClass { vrf: pins.vrf_of(port), job: None, owner: None };
+        self.rows.insert((port, None), class);
+    }
+
     fn add_class(&mut self, wanted: &WantedClass, pins: &SwitchPins, budget: &SaiBudget) {
         let WantedClass { key, job, number, is_of_answers, .. } = *wanted;
-        let has_level = self.levels.contains(&job) || self.levels.len() < budget.job_levels;
+        // One row is for what has no job.
+        let has_level = self.levels.contains(&job) || self.levels.len() + 1 < budget.job_levels;
         let has_row = self.rows.contains_key(&key) || self.rows.len() < budget.port_classes;
         if has_level && has_row && number.is_some() {
             self.levels.insert(job);
@@ -98,9 +112,11 @@ impl PortClasses {
         });
         let levels = self.levels.iter().filter_map(|job| {
             let job = plan.jobs.get(*job)?;
-            Some(sai::job_level(NonZeroU32::new(job.number)?, table_level(job.level)?))
+            Some(sai::job_level(NonZeroU32::new(job.number), table_level(job.level)?))
         });
-        classes.chain(levels).collect()
+        let has_none = budget.job_levels > 0 && !self.rows.is_empty();
+        let lowest = table_level(0).filter(|_| has_none).map(|level| sai::job_level(None, level));
+        classes.chain(levels).chain(lowest).collect()
     }
 
     /// The rows that count what a job sends, with its position.
@@ -121,7 +137,7 @@ impl PortClasses {
     ) -> Option<Finding> {
         let jobs = self.spilled.iter().filter_map(|job| plan.jobs.get(*job));
         let names: Vec<String> = jobs.map(|job| job.id.to_string()).collect();
-        let text = format!("no room for levels, packets keep another one: {}", names.join(", "));
+        let text = format!("no room for levels, packets have the lowest: {}", names.join(", "));
         let about = fabric.switch(switch).name.clone();
         (!names.is_empty()).then(|| Finding::warning(about, text))
     }
@@ -130,8 +146,8 @@ impl PortClasses {
 /// Jobs by the NICs of a leaf and those that their packets go to.
 type PairJobs = BTreeMap<NicId, BTreeMap<NicId, usize>>;
 
-/// The job of each port of a leaf, and of addresses where another job sends to them, in the order
-/// in which they take rows: first of what is sent, then of answers.
+/// The jobs of a leaf's ports, in the order in which they take rows: first of what is sent, then of
+/// answers.
 fn wanted_classes(
     fabric: &Fabric,
     plan: &Plan,
@@ -143,10 +159,13 @@ fn wanted_classes(
     let answered = plan.flows.iter().filter(|flow| answers.has_no_flow_back(flow));
     let answered = answered.map(|flow| (flow, (flow.dst, flow.src)));
     let answered = pair_jobs(fabric, plan, switch, answered);
-    let mut wanted = classes_of(fabric, plan, &sent, None);
-    wanted.extend(classes_of(fabric, plan, &answered, Some(&sent)));
-    // Ports go before addresses, since a row of a port is the fallback of its addresses.
-    wanted.sort_by_key(|class| (class.is_of_answers, class.key.1.is_some(), class.rank));
+    // What is sent by a port of IPv6 goes before its answers.
+    let ports: BTreeSet<u32> = sent.keys().map(|nic| entry_port(fabric, *nic)).collect();
+    let mut wanted = classes_of(fabric, plan, &sent, false);
+    let of_answers = classes_of(fabric, plan, &answered, true).into_iter();
+    wanted
+        .extend(of_answers.filter(|class| class.key.1.is_some() || !ports.contains(&class.key.0)));
+    wanted.sort_by_key(|class| (class.is_of_answers, class.rank));
     wanted
 }
 
@@ -165,31 +184,25 @@ fn pair_jobs<'a>(
     of_pairs
 }
 
-/// The rows of ports and of addresses. Answers come in by ports that may have the job of what is
-/// sent there; these ports stay as they are.
+/// The rows of pairs, or of whole ports where the table matches no address.
 fn classes_of(
     fabric: &Fabric,
     plan: &Plan,
     of_pairs: &PairJobs,
-    sent: Option<&PairJobs>,
+    is_of_answers: bool,
 ) -> Vec<WantedClass> {
     let make_class = |key: ClassKey, job: usize| {
         let PlannedJob { number, rank, .. } = plan.jobs[job];
-        let number = NonZeroU32::new(number);
-        WantedClass { key, job, number, rank, is_of_answers: sent.is_some() }
+        WantedClass { key, job, number: NonZeroU32::new(number), rank, is_of_answers }
     };
     let mut wanted = Vec::new();
     for (nic, jobs) in of_pairs {
         let port = entry_port(fabric, *nic);
-        let sending = sent.and_then(|sent| highest_job(plan, sent.get(nic)?));
-        let Some(of_port) = sending.or_else(|| highest_job(plan, jobs)) else {
+        if fabric.nic(*nic).ip.is_ipv6() {
+            wanted.extend(highest_job(plan, jobs).map(|job| make_class((port, None), job)));
             continue;
-        };
-        if sending.is_none() {
-            wanted.push(make_class((port, None), of_port));
         }
-        for (dst, job) in jobs.iter().filter(|(_, job)| **job != of_port) {
-            // The table matches no address of IPv6: such packets have the level of the port.
+        for (dst, job) in jobs {
             if let IpAddr::V4(address) = fabric.nic(*dst).ip {
                 wanted.push(make_class((port, Some(address)), *job));
             }

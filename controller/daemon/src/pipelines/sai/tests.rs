@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 
 use self::programs::{P4INFO, TIGHT, programs};
-use self::walk::walk_sai;
+use self::walk::{walk_sai, walk_sai_with_dscp};
 use super::*;
 use crate::pipelines::fabric::tests::walk::{Packet, fields, walk};
 use crate::pipelines::fabric::tests::{Case, cases, job, lowered, plan_adopting};
@@ -80,9 +80,13 @@ fn a_leaf_pins_a_pair_by_a_route_and_another_path_by_five_tuple() {
         "acl_ingress_table is_ipv4=1 src_ip=10.0.1.1 dst_ip=10.0.2.1 ip_protocol=17 \
          l4_dst_port=4791 l4_src_port=50001 priority=1 -> \
          redirect_to_nexthop(nexthop_id=\"port-3\")",
+        "acl_pre_ingress_table is_ipv4=1 dst_ip=10.0.2.1 in_port=\"1\" priority=2 -> \
+         set_vrf_and_acl_metadata(vrf_id=\"vrf-1\", acl_metadata=2)",
         "acl_pre_ingress_table in_port=\"1\" priority=1 -> \
          set_vrf_and_acl_metadata(vrf_id=\"vrf-1\", acl_metadata=1)",
         "acl_ingress_qos_table acl_metadata=1 priority=1 -> \
+         set_tc_and_dscp(traffic_class=0, dscp=0)",
+        "acl_ingress_qos_table acl_metadata=2 priority=1 -> \
          set_tc_and_dscp(traffic_class=6, dscp=48)",
     ];
     assert_eq!(shown(&fabric, &lowered, "leaf1"), expected);
@@ -185,6 +189,31 @@ fn check_walks(
     Ok(())
 }
 
+/// Whatever DSCP a NIC of IPv4 writes, its packets to another have a level of a job with flows or
+/// answers between the two, or the lowest.
+fn check_all_pairs(
+    fabric: &Fabric,
+    (plan, sai): (&Plan, &LoweredPlan),
+    choice: usize,
+) -> Result<(), TestCaseError> {
+    for (src, dst) in fabric.nic_ids().flat_map(|src| fabric.nic_ids().map(move |dst| (src, dst))) {
+        let ends = [(src, dst), (dst, src)];
+        let between = plan.flows.iter().filter(|flow| ends.contains(&(flow.src, flow.dst)));
+        let mut levels: BTreeSet<u128> =
+            between.map(|flow| u128::from(plan.jobs[flow.job].level)).collect();
+        levels.insert(0);
+        let packet = Packet { src, dst, sport: 7, answer: None };
+        if let (Ok(walk), true) = (
+            walk_sai_with_dscp(fabric, &sai.tables, &packet, choice, 0x3f),
+            fabric.nic(src).ip.is_ipv4(),
+        ) {
+            let is_theirs = walk.levels.iter().all(|level| levels.contains(level));
+            prop_assert!(is_theirs, "{src:?} > {dst:?}: {walk:?}, not {levels:?}");
+        }
+    }
+    Ok(())
+}
+
 /// A program, and budgets from nothing to all that it has room for.
 fn budgets() -> impl Strategy<Value = (&'static P4Info, SaiBudget)> {
     let programs = prop::sample::select(programs());
@@ -227,6 +256,7 @@ proptest! {
             let (plan, sai) = lower_case(&case, &fabric, usize::MAX, &enough);
             check_walks(&fabric, (&plan, &sai), &enough, case.choice)?;
             answers::check_answers(&fabric, (&plan, &sai), &enough, case.choice)?;
+            check_all_pairs(&fabric, (&plan, &sai), case.choice)?;
             let (plan, sai) = lower_case(&case, &fabric, usize::MAX, &budget);
             for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
                 let sport = flow.udp_src_port.unwrap_or(7);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use p4::fabric::{PriorityLevel, table};
+use p4::fabric::{self, PORT_LEVEL, PortNumber, PriorityLevel, REFUSED, Refusal, table};
 use planner::{MeasuredSlowdown, PlanInput, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
@@ -87,9 +87,9 @@ impl Ground {
             let wanted = self.aggregator.counters_to_read(leaf);
             let count = |bytes| CounterValue { packets: bytes / 4096, bytes };
             let level = u32::from(self.rollout.plan.jobs[0].level);
-            let to_host = |index: &u32| {
-                let port = index >> PriorityLevel::BITS;
-                index & 7 == level && port == 1
+            let to_host = |cell: &CounterCell| {
+                let port = cell.index >> PriorityLevel::BITS;
+                cell.counter == PORT_LEVEL && cell.index & 7 == level && port == 1
             };
             let counted = CounterReading {
                 pins: (wanted.pins.into_iter())
@@ -258,4 +258,30 @@ fn of_some_links_nothing_else_is_read_and_each_begins_anew() {
     assert_eq!(ground.aggregator.link_use().wanted, links);
     ground.aggregator.follow_links(&rollout, &BTreeSet::new());
     assert_eq!(ground.aggregator.link_use(), LinkUse::default());
+}
+
+#[test]
+fn a_host_whose_packets_are_refused_is_named_while_it_sends_them() {
+    let mut ground = Ground::new();
+    let leaf = ground.leaves()[0];
+    let index = fabric::refusal_index(PortNumber::new(1).unwrap(), Refusal::Foreign);
+    let cell = CounterCell { counter: REFUSED, index };
+    assert!(ground.aggregator.counters_to_read(leaf).cells.contains(&cell));
+    let mut refused = |from: u32, until: u32, each: u64| {
+        for step in from..until {
+            let packets = u64::from(step.min(50)) * each;
+            let cells = BTreeMap::from([(cell, CounterValue { packets, bytes: 100 * packets })]);
+            let counted = CounterReading { cells, ..CounterReading::default() };
+            ground.aggregator.record_reading(leaf, f64::from(step) * 0.1, &counted);
+        }
+        ground.aggregator.measured_traffic()
+    };
+    assert_eq!(refused(0, 1, 3).refused, []);
+    let now = refused(1, 50, 3);
+    let host = &ground.rollout.fabric.hosts()[0].name;
+    let findings = now.refusal_findings();
+    assert_eq!(findings[0].about, format!("leaf1:1 (host {host})"));
+    assert!(findings[0].text.starts_with("30 packets/s refused: foreign_source; the source is"));
+    let later = refused(50, 120, 3);
+    assert_eq!((later.refused[0].packets, later.refusal_findings()), (150, Vec::new()));
 }

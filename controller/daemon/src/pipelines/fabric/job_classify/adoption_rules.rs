@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::num::{NonZeroU16, NonZeroU32};
 
 use p4::entry::TableEntry;
-use p4::fabric::{self, IpVersion, JobMatch};
+use p4::fabric::{self, IpVersion, JobMatch, PairedPackets};
 use planner::{MAX_RULES, Plan, PlannedRule};
 use topology::{Fabric, NicId};
 
@@ -59,7 +59,8 @@ fn rows_of_rule(
             let [src, dst] = [src, to].map(|nic| nic.map(|nic| fabric.nic(nic).ip.into()));
             for &version in &versions {
                 let (sport, dport) = (rule.sport, rule.dport);
-                let matches = JobMatch { version, src, dst, sport, dport };
+                let pairs = PairedPackets::LeftOut;
+                let matches = JobMatch { version, src, dst, sport, dport, pairs };
                 // None where the addresses are of another version.
                 let entry = fabric::job_classify(&matches, priority, job);
                 rows.extend(entry.map(|entry| AdoptionRow { job: rule.job, to, entry }));
@@ -84,11 +85,6 @@ pub(in crate::pipelines::fabric) fn is_rule_at(rule: &PlannedRule, nics: &[NicId
     nics.iter().any(|nic| sends_from(rule, *nic))
 }
 
-/// Whether a rule adopts RoCEv2 flows from a NIC.
-pub(in crate::pipelines::fabric) fn takes_from(rule: &PlannedRule, nic: NicId) -> bool {
-    sends_from(rule, nic) && rule.dport.is_none_or(|port| port == ROCE)
-}
-
 /// Whether a rule adopts RoCEv2 flows from a NIC to another.
 pub(in crate::pipelines::fabric) fn takes_between(
     rule: &PlannedRule,
@@ -96,7 +92,7 @@ pub(in crate::pipelines::fabric) fn takes_between(
     to: NicId,
 ) -> bool {
     let reaches = rule.receivers.is_empty() || rule.receivers.binary_search(&to).is_ok();
-    takes_from(rule, nic) && reaches
+    sends_from(rule, nic) && rule.dport.is_none_or(|port| port == ROCE) && reaches
 }
 
 fn sends_from(rule: &PlannedRule, nic: NicId) -> bool {

@@ -26,7 +26,7 @@ pub(super) fn check_references(tables: &SwitchTables) -> Result<(), TestCaseErro
     for table in [table::FLOW_PIN, table::FLOW_PIN6, table::TRANSIT_PIN6] {
         prop_assert!(params(table, 0).is_subset(&keys(table::PATH, 1)));
     }
-    for table in [table::JOB_CLASSIFY, table::JOB_CLASSIFY6] {
+    for table in [table::JOB_CLASSIFY, table::JOB_CLASSIFY6, table::JOB_PAIR, table::JOB_PAIR6] {
         prop_assert!(params(table, 0).is_subset(&keys(table::JOB_QOS, 0)));
     }
     Ok(())

@@ -95,7 +95,7 @@ impl PacketView<'_> {
         let pin = self.pin(is_edge, ingress).filter(|_| is_guarded || !is_edge);
         let job = match &pin {
             Some(params) => params.get(1).copied(),
-            None => self.classified(),
+            None => self.classified(ingress),
         };
         // Job 0 means none.
         if let (true, Some(job)) = (is_guarded, job.filter(|job| *job != 0)) {
@@ -159,8 +159,13 @@ impl PacketView<'_> {
         matching.max().map(|(_, leaf)| leaf)
     }
 
-    fn classified(&self) -> Option<u128> {
-        let value_of = |id| [bits(self.src), bits(self.dst), 4791, self.sport][id as usize - 1];
+    /// The job by the pair of NICs, and by what else its flows or a rule say.
+    fn classified(&self, ingress: u128) -> Option<u128> {
+        let from = if self.src.is_ipv4() { bits(self.src) } else { ingress };
+        let pair = self.pick(table::JOB_PAIR, table::JOB_PAIR6);
+        let pair = self.exact(pair, &[from, bits(self.dst)]).map_or(0, |params| params[0]);
+        let values = [bits(self.src), bits(self.dst), 4791, self.sport, pair];
+        let value_of = |id| values[id as usize - 1];
         let matches = |field: &RowField| match &field.matches {
             FieldMatch::Ternary { value, mask } => value_of(field.id) & mask == *value,
             other => panic!("{other:?}"),
@@ -171,7 +176,7 @@ impl PacketView<'_> {
             TableRow::Match { priority, .. } => priority,
             TableRow::Default => 0,
         });
-        first.map(|(_, value)| params(value)[0])
+        Some(first.map_or(pair, |(_, value)| params(value)[0]))
     }
 
     fn exact(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {

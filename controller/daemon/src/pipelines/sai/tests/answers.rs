@@ -60,10 +60,10 @@ fn a_receiver_answers_over_the_path_of_the_flow_at_the_level_of_its_job() {
             "ipv4_table vrf_id=\"vrf-1\" ipv4_dst=10.0.1.1/32 -> \
              set_nexthop_id(nexthop_id=\"port-{port}\")"
         ),
-        "acl_pre_ingress_table in_port=\"1\" priority=1 -> \
-         set_vrf_and_acl_metadata(vrf_id=\"vrf-1\", acl_metadata=1)"
+        "acl_pre_ingress_table is_ipv4=1 dst_ip=10.0.1.1 in_port=\"1\" priority=2 -> \
+         set_vrf_and_acl_metadata(vrf_id=\"vrf-1\", acl_metadata=2)"
             .to_owned(),
-        "acl_ingress_qos_table acl_metadata=1 priority=1 -> \
+        "acl_ingress_qos_table acl_metadata=2 priority=1 -> \
          set_tc_and_dscp(traffic_class=6, dscp=48)"
             .to_owned(),
     ];

@@ -20,7 +20,7 @@ fn what_does_not_fit_is_named_and_the_least_intense_spills_first() {
     let pins = "leaf1: no room for pins, left to ECMP: h1>h2:50000";
     assert_eq!(texts(&first), [format!("warning: {pins}")]);
     budget.job_levels = 0;
-    let levels = "leaf1: no room for levels, packets keep another one: job1";
+    let levels = "leaf1: no room for levels, packets have the lowest: job1";
     assert_eq!(texts(&lowered(budget))[1], format!("warning: {levels}"));
     budget.groups = 0;
     let error = lower_plan(&fabric, &plan, &budget).unwrap_err();

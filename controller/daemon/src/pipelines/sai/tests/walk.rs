@@ -15,22 +15,34 @@ use topology::{Fabric, FabricNode, LinkEndpoint, LinkId, MacAddress, PipelineKin
 
 use crate::pipelines::fabric::tests::walk::{self, Packet, Walk, bits, fields};
 
-/// Sends a RoCEv2 packet through switches that each have the tables of their own program.
+/// Sends a RoCEv2 packet without a DSCP through switches that each have the tables of their own
+/// program.
 pub(super) fn walk_sai(
     fabric: &Fabric,
     tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     packet: &Packet,
     choice: usize,
 ) -> Result<Walk, String> {
+    walk_sai_with_dscp(fabric, tables, packet, choice, 0)
+}
+
+/// The same with the DSCP that its host writes.
+pub(super) fn walk_sai_with_dscp(
+    fabric: &Fabric,
+    tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
+    packet: &Packet,
+    choice: usize,
+    dscp: u128,
+) -> Result<Walk, String> {
     let mut walk = Walk { links: vec![fabric.nic(packet.src).uplink], levels: Vec::new() };
-    // Hosts send without a DSCP, and to the address of their gateway.
+    // Hosts send to the address of their gateway.
     let mut view = PacketView {
         tables: &tables[&fabric.leaf_of(packet.src)],
         src: fabric.nic(packet.src).ip,
         dst: fabric.nic(packet.dst).ip,
         sport: packet.sport.into(),
         dst_mac: super::mac_number(MacAddress::GATEWAY.0),
-        dscp: 0,
+        dscp,
     };
     for _ in 0..8 {
         let link = *walk.links.last().unwrap();
