@@ -86,8 +86,8 @@ pub fn sent_share(job: &JobDocument, host: &str) -> f64 {
             (share, collective.bytes.unwrap_or(1.0))
         };
         let shares = job.all_collectives().map(of_collective);
-        let (own, all) =
-            shares.fold((0.0, 0.0), |(own, all), (share, bytes)| (own + share * bytes, all + bytes));
+        let (own, all) = shares
+            .fold((0.0, 0.0), |(own, all), (share, bytes)| (own + share * bytes, all + bytes));
         return if all > 0.0 { own / all } else { 1.0 / hosts };
     };
     let sum = |weight: fn(&FlowDocument) -> f64| {

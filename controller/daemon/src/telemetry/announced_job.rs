@@ -153,7 +153,8 @@ mod tests {
         assert_eq!(stated.flows.len(), 1);
         // A comment such as crux.collective=all_to_all states no bytes.
         let kind = CollectiveKind::AllToAll;
-        let collective = Some(CollectiveDocument { kind, bytes: None, channels: None, groups: None });
+        let collective =
+            Some(CollectiveDocument { kind, bytes: None, channels: None, groups: None });
         assert_eq!(announced(|job| job.collective = collective.clone()).flows.len(), 12);
     }
 
@@ -165,7 +166,12 @@ mod tests {
         let half = JobDocument {
             id: "half".to_owned(),
             gpus: ["h9", "h1"].map(|host| (host.to_owned(), 4)).into(),
-            collective: Some(CollectiveDocument { kind, bytes: None, channels: None, groups: None }),
+            collective: Some(CollectiveDocument {
+                kind,
+                bytes: None,
+                channels: None,
+                groups: None,
+            }),
             ..JobDocument::default()
         };
         let nics_of = |job: &Job| -> Vec<(String, u32)> {

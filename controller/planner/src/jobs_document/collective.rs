@@ -44,7 +44,7 @@ impl RankGroups {
     /// The groups of so many ranks; none unless they divide them.
     pub(super) fn members(self, ranks: u32) -> Option<Vec<Vec<u32>>> {
         let block = self.size.checked_mul(self.stride).filter(|block| *block > 0)?;
-        if ranks % block != 0 {
+        if !ranks.is_multiple_of(block) {
             return None;
         }
         let firsts = (0..ranks / block)
