@@ -70,6 +70,18 @@ pub enum CollectiveKind {
     Pipeline,
 }
 
+impl CollectiveKind {
+    /// How many pairs of members send to each other in an operation of so many.
+    pub(super) fn count_pairs(self, members: usize) -> usize {
+        let others = members.saturating_sub(1);
+        match self {
+            Self::RingAllReduce | Self::AllGather | Self::ReduceScatter => members,
+            Self::AllToAll => members.saturating_mul(others),
+            Self::Pipeline => 2 * others,
+        }
+    }
+}
+
 /// One transfer between hosts over one channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct HostTransfer {

@@ -61,6 +61,10 @@ impl JobFields<'_> {
             for (field, collective) in one.chain(several) {
                 for (hosts, gpus) in self.resolve_groups(&field, collective, hosts, gpus)? {
                     flows.extend(self.derive_flows(&field, collective, gradients, &hosts, &gpus)?);
+                    if flows.len() > MAX_DERIVED_FLOWS {
+                        let problem = too_many_flows();
+                        return Err(self.field_error(&field, problem));
+                    }
                 }
             }
             flows
@@ -162,14 +166,16 @@ impl JobFields<'_> {
         })?;
         let group = |members: Vec<u32>| {
             let mut hosts: Vec<HostId> = Vec::new();
-            let mut own = JobGpus::new();
+            let mut own: BTreeMap<HostId, Vec<u32>> = BTreeMap::new();
             for (host, gpu) in members.iter().map(|rank| ranks[*rank as usize]) {
-                if !hosts.contains(&host) {
+                let indices = own.entry(host).or_default();
+                if indices.is_empty() {
                     hosts.push(host);
                 }
-                own.entry(host).or_insert_with(|| gpus[&host].without_gpus()).add(gpu);
+                indices.push(gpu);
             }
-            (hosts, own)
+            let own = own.into_iter().map(|(host, indices)| (host, gpus[&host].subset(indices)));
+            (hosts, own.collect())
         };
         Ok(members.into_iter().map(group).collect())
     }
@@ -197,6 +203,10 @@ impl JobFields<'_> {
         if !(1..=MAX_CHANNELS).contains(&channels) {
             let problem = format!("{channels} is not from 1 to {MAX_CHANNELS}");
             return Err(self.field_error(&format!("{field}.channels"), problem));
+        }
+        let pairs = collective.kind.count_pairs(hosts.len());
+        if pairs.saturating_mul(channels as usize) > MAX_DERIVED_FLOWS {
+            return Err(self.field_error(field, too_many_flows()));
         }
         let end = |host: HostId, channel| self.end_of_channel(host, &own[&host], channel, gpus);
         let transfers = collective_transfers(collective.kind, hosts, bytes, channels);
@@ -328,6 +338,13 @@ fn ranks_in_order(hosts: &[HostId], gpus: &JobGpus) -> Vec<(HostId, u32)> {
 
 /// More channels than any NIC can use; it limits the effect of one line of a document.
 pub const MAX_CHANNELS: u32 = 64;
+
+/// More flows than the tables of a fabric take: a line about many hosts must not exhaust memory.
+const MAX_DERIVED_FLOWS: usize = 1_000_000;
+
+fn too_many_flows() -> String {
+    format!("more than {MAX_DERIVED_FLOWS} flows; give fewer channels, or groups of fewer ranks")
+}
 
 /// The five-tuples in use. Addresses follow from the NICs; protocol and destination port are
 /// RoCEv2's.

@@ -72,14 +72,9 @@ impl HostGpus {
         self.is_certain
     }
 
-    /// No GPU yet, and as certain as these.
-    pub(super) fn without_gpus(&self) -> Self {
-        Self { indices: Vec::new(), ..*self }
-    }
-
-    /// One GPU more.
-    pub(super) fn add(&mut self, gpu: u32) {
-        self.indices.push(gpu);
+    /// Some of these, which must be at least one.
+    pub(super) fn subset(&self, indices: Vec<u32>) -> Self {
+        Self { indices, ..*self }
     }
 
     /// The GPU of the job that takes a turn on a NIC: those on its PCIe switch one after the other.

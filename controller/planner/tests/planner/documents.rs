@@ -252,6 +252,14 @@ fn each_group_of_each_collective_sends_by_the_nics_of_its_gpus() {
     let reduced = reduced.iter().flat_map(|(a, b, nic)| both(a, b, nic, 4));
     let passed = passed.iter().flat_map(|(a, b, nic)| both(a, b, nic, 1));
     assert_eq!(flows, reduced.chain(passed).collect::<Vec<_>>());
+    // 64 operations of many pairs are not listed before somebody counts them.
+    let exchange = "{kind = 'all_to_all', bytes = 1.0, channels = 64}, ";
+    let wide = clos(4, 2, 16);
+    let names = (1..=64).map(|host| format!("h{host} = 8")).collect::<Vec<_>>().join(", ");
+    let many = job("a", &format!("collectives = [{}]", exchange.repeat(64)))
+        .replace("h1 = 8, h2 = 8", &names);
+    let error = resolve(&wide, &many).unwrap_err().to_string();
+    assert!(error.contains("jobs[0].collectives[3]: more than 1000000 flows"), "{error}");
     let five = collectives.replace("stride = 4", "stride = 5");
     let no_bytes = "collectives = [{kind = 'pipeline'}]";
     check_refused(&[
