@@ -283,6 +283,14 @@ pub fn switch_salt(salt: NonZeroU32, slice: HashSlice) -> TableEntry {
     EntryKey::for_default(table::SWITCH_SALT).with_action(action.into())
 }
 
+/// `spraying`: RoCEv2 packets without a pin take the members of a group in turn, by their number. Each
+/// tier steps by another stride: with equal ones a spine, which sees every so many packets of a
+/// connection, would send them all over one link.
+pub fn spraying(slice: HashSlice) -> TableEntry {
+    let action = ActionCall::new(action::SPRAY, [slice.stride().into()]);
+    EntryKey::for_default(table::SPRAYING).with_action(action.into())
+}
+
 /// The cell of counter [`PORT_LEVEL`] that counts what left by `port` at `level`.
 pub fn port_level_index(port: PortNumber, level: PriorityLevel) -> u32 {
     u32::from(port.number()) << PriorityLevel::BITS | u32::from(level.number())

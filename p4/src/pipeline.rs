@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn the_embedded_artefacts_fit_together() {
         let pipeline = ForwardingPipeline::new(FABRIC.p4info, FABRIC.json).unwrap();
-        assert_eq!(pipeline.p4info.tables().count(), 36);
+        assert_eq!(pipeline.p4info.tables().count(), 37);
         assert_ne!(pipeline.cookie, 0);
         assert_eq!(ForwardingPipeline::embedded_sai().p4info.tables().count(), 11);
     }

@@ -18,11 +18,13 @@ use crate::interconnect::HostInterconnect;
 use crate::lossless::SwitchQueues;
 use crate::units::{Bandwidth, MacAddress};
 
+mod forwarding;
 mod intra_host;
 mod link_scheduler;
 mod lookup;
 mod names;
 mod pipeline_kind;
+pub use forwarding::Forwarding;
 pub use intra_host::{HostPart, IntraHostLink};
 pub use link_scheduler::LinkScheduler;
 pub use lookup::AddressPrefix;
@@ -142,6 +144,8 @@ pub struct FabricParts {
     pub switches: Vec<Switch>,
     /// Directed links by [`LinkId`].
     pub links: Vec<Link>,
+    /// Who chooses the paths of packets.
+    pub forwarding: Forwarding,
 }
 
 /// A change of the availability of a cable or a switch.
@@ -230,6 +234,16 @@ impl Fabric {
         Self::new(parts)
     }
 
+    /// This fabric if paths are chosen so; the same parts have failed and are drained.
+    #[must_use]
+    pub fn with_forwarding(&self, forwarding: Forwarding) -> Self {
+        if self.forwarding() == forwarding {
+            return self.clone();
+        }
+        Self::new(FabricParts { forwarding, ..self.parts().clone() })
+            .with_changes(self.availability_changes())
+    }
+
     /// A copy of this fabric after `changes`, applied in order.
     pub fn with_changes(&self, changes: impl IntoIterator<Item = AvailabilityChange>) -> Self {
         let mut cables = (*self.cables).clone();
@@ -285,6 +299,11 @@ impl Fabric {
     /// Name of the fabric.
     pub fn name(&self) -> &str {
         &self.structure.parts.name
+    }
+
+    /// Who chooses the paths of packets.
+    pub fn forwarding(&self) -> Forwarding {
+        self.structure.parts.forwarding
     }
 
     /// All hosts, by [`HostId`].

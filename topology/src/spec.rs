@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clos::{self, ClosSpec};
 use crate::document::{self, DocumentError, DocumentFormat};
-use crate::fabric::{Fabric, LinkScheduler, PipelineKind, Tier};
+use crate::fabric::{Fabric, Forwarding, LinkScheduler, PipelineKind, Switch, Tier};
 use crate::interconnect::HostInterconnect;
 use crate::lossless::SwitchQueues;
 use crate::units::Bandwidth;
@@ -44,6 +44,10 @@ pub struct FabricDocument {
     /// The program of all switches of a tier that name none: `fabric` (the default) or `sai`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pipelines: BTreeMap<Tier, PipelineKind>,
+    /// Who chooses among the equal-cost paths of RoCEv2 packets: `pin` (the default, the controller)
+    /// or `spray` (the switches, for each packet).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub forwarding: Forwarding,
     /// Queues and buffers of switches that do not say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_defaults: Option<SwitchQueues>,
@@ -195,7 +199,38 @@ impl TryFrom<&FabricDocument> for Fabric {
         };
         check_queues(document)?;
         let fabric = fabric.map(|fabric| with_defaults(fabric, document))?;
+        check_forwarding(&fabric)?;
         interconnects::with_described_interconnects(fabric, document)
+    }
+}
+
+fn is_default(forwarding: &Forwarding) -> bool {
+    *forwarding == Forwarding::default()
+}
+
+/// `fabric` if its switches spray.
+///
+/// # Errors
+/// A switch runs a program that cannot.
+pub fn with_spraying(fabric: &Fabric) -> Result<Fabric, FabricFieldError> {
+    let spraying = fabric.with_forwarding(Forwarding::Spray);
+    check_forwarding(&spraying)?;
+    Ok(spraying)
+}
+
+/// Refuses spraying by a switch whose program cannot.
+fn check_forwarding(fabric: &Fabric) -> Result<(), FabricFieldError> {
+    let sprays = fabric.forwarding() == Forwarding::Spray;
+    let unable = fabric.switches().iter().find(|switch| switch.pipeline == PipelineKind::Sai);
+    match unable.filter(|_| sprays) {
+        None => Ok(()),
+        Some(Switch { name, .. }) => Err(FabricFieldError::new(
+            "forwarding",
+            format!(
+                "{name} runs `sai`, and SAI P4 hashes flows onto the members of a group, never single \
+                 packets; write `pipeline = \"fabric\"` for it, or `forwarding = \"pin\"`"
+            ),
+        )),
     }
 }
 
@@ -220,12 +255,15 @@ fn check_queues(document: &FabricDocument) -> Result<(), FabricFieldError> {
     Ok(())
 }
 
-/// `fabric` with the defaults of its document for switches and cables that say nothing.
+/// `fabric` with what its document says of forwarding, and its defaults for switches and cables that
+/// say nothing.
 fn with_defaults(fabric: Fabric, document: &FabricDocument) -> Fabric {
-    if document.switch_defaults.is_none() && document.cable_defaults.is_none() {
+    let has_none = document.switch_defaults.is_none() && document.cable_defaults.is_none();
+    if has_none && fabric.forwarding() == document.forwarding {
         return fabric;
     }
     let mut parts = fabric.parts().clone();
+    parts.forwarding = document.forwarding;
     let defaults = document.switch_defaults.unwrap_or_default();
     for switch in &mut parts.switches {
         switch.queues = switch.queues.or(defaults);

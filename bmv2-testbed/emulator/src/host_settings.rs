@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use planner::Job;
 use switch::{Nanos, QueueLimits};
-use topology::{Fabric, NicId, Tier};
+use topology::{Fabric, Forwarding, NicId, Tier};
 
 use crate::connection::HostSettings;
 use crate::options::{HostTransport, TestbedOptions};
@@ -24,6 +24,9 @@ const ACKS_PER_WINDOW: u32 = 8;
 const RATE_LIMITED_WINDOW: u32 = 1 << 22;
 /// Packets for each acknowledgement there: a quarter of a round trip at 400 Gb/s.
 const RATE_LIMITED_ACKS: u32 = 16;
+/// Packets of a sprayed connection that may overtake one, at most: queues of equal paths differ by less
+/// than a window, and adapters that place packets out of order keep track of some hundred.
+const SPRAYED_REORDERING: u32 = 128;
 /// Room for all windows, or for as much as the shared buffer lets in.
 pub(crate) fn queue_limits(
     jobs: &[Job],
@@ -47,6 +50,7 @@ pub fn host_settings(
     options: TestbedOptions,
 ) -> HostSettings {
     let windows = transport_settings(fabric, jobs, scale, options);
+    let (recovery, reordering) = loss_recovery(fabric, options);
     match options.transport {
         HostTransport::Window => HostSettings { transport: windows, congestion: None },
         HostTransport::Dcqcn(dcqcn) => HostSettings {
@@ -54,12 +58,22 @@ pub fn host_settings(
                 window: RATE_LIMITED_WINDOW,
                 ack_every: RATE_LIMITED_ACKS,
                 timeout_ns: dcqcn.retries.timeout_ns(scale),
-                recovery: dcqcn.recovery,
+                recovery,
+                reordering,
                 retries: Some(dcqcn.retries.retry_count),
             },
             congestion: Some(dcqcn.congestion_control()),
         },
     }
+}
+
+/// What senders repeat, and how many packets may overtake one that is not lost.
+fn loss_recovery(fabric: &Fabric, options: TestbedOptions) -> (LossRecovery, u32) {
+    let (usual, reordering) = match fabric.forwarding() {
+        Forwarding::Pin => (LossRecovery::GoBackN, 0),
+        Forwarding::Spray => (LossRecovery::SelectiveRepeat, SPRAYED_REORDERING),
+    };
+    (options.recovery.unwrap_or(usual), reordering)
 }
 
 /// The most connections that a job has from one NIC to another, at least one.
@@ -94,11 +108,13 @@ fn transport_settings(
         let alone_ns = scale.shrink_bytes(bytes) as f64 / bytes_per_ns;
         scale.shrink_seconds(job.compute_seconds) + alone_ns as Nanos
     });
+    let (recovery, reordering) = loss_recovery(fabric, options);
     TransportSettings {
         window,
         ack_every: window / ACKS_PER_WINDOW,
         timeout_ns: 2 * longest.max().unwrap_or(0) + 1_000_000,
-        recovery: LossRecovery::GoBackN,
+        recovery,
+        reordering: reordering.min(window / 2),
         retries: None,
     }
 }

@@ -22,13 +22,16 @@ pub struct TestbedOptions {
     pub levels: u8,
     /// How hosts send.
     pub transport: HostTransport,
+    /// What senders repeat; without it, what suits the fabric: everything from the first packet that
+    /// is missing where a connection has one path, and what is missing where its packets are sprayed.
+    pub recovery: Option<LossRecovery>,
 }
 
 impl Default for TestbedOptions {
     /// 200 ns (40 m of fibre, or a shorter cable and a part of a switch), eight levels, and
     /// windows.
     fn default() -> Self {
-        Self { delay_ns: 200, levels: 8, transport: HostTransport::Window }
+        Self { delay_ns: 200, levels: 8, transport: HostTransport::Window, recovery: None }
     }
 }
 
@@ -48,8 +51,6 @@ pub enum HostTransport {
 pub struct DcqcnOptions {
     /// The parameters of all connections; without them those published, for the rate of each NIC.
     pub parameters: Option<DcqcnParameters>,
-    /// What senders repeat.
-    pub recovery: LossRecovery,
     /// When they repeat it, and how often.
     pub retries: RetrySettings,
     /// What switches do.
@@ -57,11 +58,10 @@ pub struct DcqcnOptions {
 }
 
 impl Default for DcqcnOptions {
-    /// Published parameters; go-back-N, which every RoCE adapter does; retries as NCCL sets them.
+    /// Published parameters; retries as NCCL sets them.
     fn default() -> Self {
         Self {
             parameters: None,
-            recovery: LossRecovery::GoBackN,
             retries: RetrySettings::default(),
             queues: SwitchQueues::default(),
         }

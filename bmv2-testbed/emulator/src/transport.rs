@@ -29,6 +29,9 @@ pub struct TransportSettings {
     pub timeout_ns: Nanos,
     /// What it repeats.
     pub recovery: LossRecovery,
+    /// Packets that may overtake one before the receiver counts it as lost, under selective repeat:
+    /// 0 where a connection has one path.
+    pub reordering: u32,
     /// Timeouts in a row that a connection survives, each as long as the first, as InfiniBand's
     /// transport does (`NCCL_IB_RETRY_CNT`); without it any number, each twice as long as the one
     /// before.
@@ -241,32 +244,25 @@ impl TransportSender {
 }
 
 /// The reply of the receiving end to a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransportReply {
     /// The acknowledgement is left to a later segment.
     NoReply,
     /// Everything up to and including this sequence number has arrived.
     Ack(u32),
-    /// This sequence number is missing.
-    Nak(u32),
-    /// So many sequence numbers from this one on are missing: one message for each.
-    Missing(u32, u32),
+    /// These sequence numbers are missing: one message for each.
+    Missing(Vec<u32>),
 }
 
 impl TransportReply {
     /// The packets that say it to the sender.
     pub(crate) fn packets(self) -> impl Iterator<Item = PacketBody> {
-        let (has_arrived, first, count) = match self {
-            Self::NoReply => (true, 0, 0),
-            Self::Ack(psn) => (true, psn, 1),
-            Self::Nak(psn) => (false, psn, 1),
-            Self::Missing(first, count) => (false, first, count),
+        let (ack, missing) = match self {
+            Self::NoReply => (None, Vec::new()),
+            Self::Ack(psn) => (Some(PacketBody::Ack { psn }), Vec::new()),
+            Self::Missing(numbers) => (None, numbers),
         };
-        let numbers = (0..count).map(move |more| first.wrapping_add(more) & PSN_MASK);
-        numbers.map(move |psn| match has_arrived {
-            true => PacketBody::Ack { psn },
-            false => PacketBody::Nak { psn },
-        })
+        ack.into_iter().chain(missing.into_iter().map(|psn| PacketBody::Nak { psn }))
     }
 }
 
@@ -276,10 +272,13 @@ impl TransportReply {
 pub struct TransportReceiver {
     ack_every: u32,
     recovery: LossRecovery,
+    reordering: u64,
     /// What has arrived behind a gap: position, and whether it ends a message.
     early: BTreeMap<u64, bool>,
     /// One above the highest position that has arrived.
     highest: u64,
+    /// Below it, what is missing has been named.
+    examined: u64,
     expected: u64,
     unacknowledged: u32,
     /// One sequence error is reported once; the next in-order segment clears it.
@@ -292,8 +291,10 @@ impl TransportReceiver {
         Self {
             ack_every: settings.ack_every,
             recovery: settings.recovery,
+            reordering: settings.reordering.into(),
             early: BTreeMap::new(),
             highest: 0,
+            examined: 0,
             expected: 0,
             unacknowledged: 0,
             error_reported: false,
@@ -313,19 +314,22 @@ impl TransportReceiver {
             Ordering::Greater if self.error_reported => TransportReply::NoReply,
             Ordering::Greater => {
                 self.error_reported = true;
-                TransportReply::Nak(sequence_number(self.expected))
+                TransportReply::Missing(vec![sequence_number(self.expected)])
             }
         }
     }
 
-    /// Keeps what follows a gap; names what is missing since the last that arrived.
+    /// Keeps what follows a gap; names what is missing and can no longer have been overtaken.
     fn keep_early(&mut self, position: u64, last: bool) -> TransportReply {
-        let first = self.highest.max(self.expected);
         self.highest = self.highest.max(position + 1);
         self.early.insert(position, last);
-        match position.saturating_sub(first) {
-            0 => TransportReply::NoReply,
-            missing => TransportReply::Missing(sequence_number(first), missing as u32),
+        let first = self.examined.max(self.expected);
+        self.examined = first.max((self.highest - 1).saturating_sub(self.reordering));
+        let missing = (first..self.examined).filter(|position| !self.early.contains_key(position));
+        let missing: Vec<u32> = missing.map(sequence_number).collect();
+        match missing.is_empty() {
+            true => TransportReply::NoReply,
+            false => TransportReply::Missing(missing),
         }
     }
 
@@ -374,10 +378,12 @@ mod tests {
         ack_every: 3,
         timeout_ns: 1000,
         recovery: LossRecovery::GoBackN,
+        reordering: 0,
         retries: None,
     };
     const SELECTIVE: TransportSettings =
         TransportSettings { recovery: LossRecovery::SelectiveRepeat, ..SETTINGS };
+    const PATIENT: TransportSettings = TransportSettings { reordering: 3, ..SELECTIVE };
 
     /// What the network does with the n-th segment that is sent.
     type Fate = fn(usize) -> Delivery;
@@ -417,9 +423,8 @@ mod tests {
                 for segment in arrivals {
                     match receiver.receive_segment(segment.psn, segment.last) {
                         TransportReply::Ack(psn) => sender.handle_ack(psn, now),
-                        TransportReply::Nak(psn) => sender.handle_nak(psn, now),
-                        TransportReply::Missing(first, count) => {
-                            (first..first + count).for_each(|psn| sender.handle_nak(psn, now));
+                        TransportReply::Missing(numbers) => {
+                            numbers.into_iter().for_each(|psn| sender.handle_nak(psn, now));
                         }
                         TransportReply::NoReply => {}
                     }
@@ -436,11 +441,12 @@ mod tests {
 
     #[test]
     fn messages_arrive_whatever_the_network_does() {
-        for settings in [SETTINGS, SELECTIVE] {
+        for settings in [SETTINGS, SELECTIVE, PATIENT] {
             let retransmitted = |fate: Fate| run(settings, &[1, 8, 9, 100, 2], fate);
             assert_eq!(retransmitted(|n| pick(n, 20, Delivery::Duplicate)), 0);
             assert!(retransmitted(|n| pick(n, 20, Delivery::Lose)) > 0);
-            assert!(retransmitted(|n| pick(n, 20, Delivery::Late)) > 0);
+            let late = retransmitted(|n| pick(n, 20, Delivery::Late));
+            assert_eq!(late == 0, settings.reordering > 0);
             assert!(retransmitted(|n| pick(n, 50, Delivery::Lose)) > 0);
         }
     }
@@ -451,6 +457,19 @@ mod tests {
         let one_lost: Fate = |n| if n == 2 { Delivery::Lose } else { Delivery::Deliver };
         assert_eq!(run(SELECTIVE, &[8], one_lost), 1);
         assert_eq!(run(SETTINGS, &[8], one_lost), 6);
+    }
+
+    #[test]
+    fn what_is_overtaken_is_repeated_only_once_it_counts_as_lost() {
+        let late: Fate = |n| pick(n, 20, Delivery::Late);
+        assert_eq!(run(PATIENT, &[1, 8, 9, 100, 2], late), 0);
+        assert!(run(SELECTIVE, &[1, 8, 9, 100, 2], late) > 0);
+        let mut receiver = TransportReceiver::new(PATIENT);
+        let mut reply = |psn| receiver.receive_segment(psn, false);
+        assert_eq!([1, 2, 3].map(&mut reply), [const { TransportReply::NoReply }; 3]);
+        assert_eq!(reply(4), TransportReply::Missing(vec![0]));
+        assert_eq!([5, 7, 8, 9].map(&mut reply), [const { TransportReply::NoReply }; 4]);
+        assert_eq!(reply(10), TransportReply::Missing(vec![6]));
     }
 
     #[test]

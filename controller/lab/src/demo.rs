@@ -36,6 +36,7 @@ use emulator::TimeScale;
 use p4::fabric::IpVersion;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use topology::spec;
 
 use self::emulated_run::EmulatedRun;
 use self::report::DemoReport;
@@ -59,7 +60,8 @@ Examples:
   crux demo --comm-scale 1.5 --change policy.toml
   crux demo --scenario shared-uplinks
   crux demo --transport dcqcn --levels 4
-  crux demo --pipeline sai")]
+  crux demo --pipeline sai
+  crux demo --forwarding spray")]
 pub(crate) struct DemoArgs {
     /// The fabric and its jobs
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
@@ -67,6 +69,9 @@ pub(crate) struct DemoArgs {
     /// The P4 programs of the switches
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     pipeline: PipelineChoice,
+    /// Who chooses the paths of packets. With `spray`, the run beside Crux is spraying on one level
+    #[arg(long, value_enum, default_value_t, value_name = "NAME")]
+    forwarding: ForwardingChoice,
     /// P4Info of another SAI P4 program for the switches with SAI P4 (docs/sai.md)
     #[arg(long, value_name = "FILE", requires = "sai_json")]
     sai_p4info: Option<PathBuf>,
@@ -117,7 +122,13 @@ impl DemoArgs {
         let volumes = CALIBRATED.scaled_by(self.comm_scale);
         let addresses = if self.ipv6 { IpVersion::V6 } else { IpVersion::V4 };
         let scenario = DemoScenario::of_choice(self.scenario, addresses, volumes, seed)?;
-        Ok(scenario.with_pipelines(self.pipeline))
+        let fabric = scenario.fabric.with_pipelines(&self.pipeline.of_tiers());
+        let fabric = match self.forwarding {
+            ForwardingChoice::Pin => Ok(fabric),
+            ForwardingChoice::Spray => spec::with_spraying(&fabric),
+        };
+        let fabric = fabric.map_err(|error| CommandError::input("--forwarding", error))?;
+        Ok(DemoScenario { fabric, ..scenario })
     }
 
     /// Has switches with SAI P4 run the program of the flags, if there is one.
@@ -140,6 +151,16 @@ impl DemoArgs {
             (None, ScenarioChoice::Testbed) => None,
         })
     }
+}
+
+/// Who chooses the paths of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum ForwardingChoice {
+    /// The controller, for each flow
+    #[default]
+    Pin,
+    /// The switches, for each packet
+    Spray,
 }
 
 fn comm_scale(text: &str) -> Result<f64, String> {

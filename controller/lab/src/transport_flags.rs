@@ -65,6 +65,10 @@ pub(crate) struct HostTransportFlags {
     /// How hosts send
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     pub(crate) transport: TransportChoice,
+    /// What senders repeat after a loss [default: go-back-n, and selective-repeat on a fabric that
+    /// sprays]
+    #[arg(long, value_enum, value_name = "METHOD")]
+    recovery: Option<RecoveryChoice>,
     #[command(flatten)]
     dcqcn: DcqcnFlags,
 }
@@ -73,9 +77,6 @@ pub(crate) struct HostTransportFlags {
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "DCQCN")]
 pub(crate) struct DcqcnFlags {
-    /// What senders repeat after a loss, under DCQCN
-    #[arg(long, value_enum, default_value = "go-back-n", value_name = "METHOD")]
-    recovery: RecoveryChoice,
     /// NCCL_IB_TIMEOUT of the jobs: a timeout is 4.096 us times two to this power
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=31))]
     ib_timeout: u8,
@@ -116,7 +117,11 @@ impl HostTransportFlags {
             TransportChoice::Window => HostTransport::Window,
             TransportChoice::Dcqcn => HostTransport::Dcqcn(self.dcqcn.options()?),
         };
-        Ok(TestbedOptions { transport, ..TestbedOptions::default() })
+        let recovery = self.recovery.map(|choice| match choice {
+            RecoveryChoice::GoBackN => LossRecovery::GoBackN,
+            RecoveryChoice::SelectiveRepeat => LossRecovery::SelectiveRepeat,
+        });
+        Ok(TestbedOptions { transport, recovery, ..TestbedOptions::default() })
     }
 }
 
@@ -125,10 +130,6 @@ impl DcqcnFlags {
     /// The file of parameters cannot be read or has a value out of range.
     pub(crate) fn options(&self) -> Result<DcqcnOptions, CommandError> {
         let mut options = DcqcnOptions {
-            recovery: match self.recovery {
-                RecoveryChoice::GoBackN => LossRecovery::GoBackN,
-                RecoveryChoice::SelectiveRepeat => LossRecovery::SelectiveRepeat,
-            },
             retries: RetrySettings {
                 ib_timeout: self.ib_timeout,
                 retry_count: self.ib_retry_count,

@@ -251,6 +251,7 @@ impl PhaseResults<'_> {
                 rank: u32::try_from(self.positions[job] + 1).unwrap_or(u32::MAX),
                 level: self.levels[job],
                 start_shift: self.shifts[job],
+                sprayed: false,
             })
             .collect()
     }

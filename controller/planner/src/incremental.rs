@@ -4,7 +4,8 @@
 //! builds and discards (paths of the flows, load of the links). After an event it examines only
 //! flows that have no path yet, and its plan is the one that `plan` would make of all jobs and the
 //! previous plan. A property test verifies that. Callers who have no
-//! events, but the whole input each time, use a [`PlanMemory`](crate::PlanMemory).
+//! events, but the whole input each time, or a fabric that sprays, use a
+//! [`PlanMemory`](crate::PlanMemory).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -46,6 +46,7 @@ mod segment_survey;
 mod source_ports;
 mod sparse_sums;
 mod traffic;
+mod trunks;
 
 pub use capabilities::{PinGranularity, SwitchCapabilities};
 pub use contention::{ContentionDag, ContentionEdge};
@@ -85,10 +86,12 @@ pub use refine::{
 pub use report::{CompressionReport, JobRationale, LinkLoad, LoadBounds, PlanReport};
 pub use source_ports::choose_source_ports;
 
+use crate::decision::DecidedPlan;
 use crate::plan_context::PlanContext;
 use crate::previous_plan::PreviousPlan;
 use crate::priority::CorrectionCache;
 use crate::traffic::IndexedTraffic;
+use crate::trunks::TrunkedFabric;
 
 /// The plan for `input` under `policy`, and the report that explains it.
 ///
@@ -106,7 +109,9 @@ pub fn plan_to_depth(
     previous: Option<&Plan>,
     depth: PlanDepth,
 ) -> (Plan, PlanReport) {
-    let traffic = IndexedTraffic::new(input);
+    let trunks = TrunkedFabric::of_spraying(&input.fabric);
+    let fabric = trunks.as_ref().map_or(&input.fabric, |trunks| &trunks.fabric);
+    let traffic = IndexedTraffic::of_jobs(fabric, &input.jobs);
     let depth = refine::judged_depth(&traffic, policy, depth);
     let in_force = PreviousPlan::new(&traffic, previous).with_start(depth != PlanDepth::Settled);
 
@@ -117,10 +122,13 @@ pub fn plan_to_depth(
         corrections: &CorrectionCache::default(),
         depth,
     };
-    let (_, decided) = context.select_and_decide();
-    let plan = decided.plan.succeeding(previous);
+    let (_, DecidedPlan { plan, ranking, comparison }) = context.select_and_decide();
     // What has moved is relative to the plan in force, whether or not the decisions started there.
     let context = PlanContext { previous: &PreviousPlan::new(&traffic, previous), ..context };
-    let report = context.build_report(&plan, &decided.ranking, decided.comparison);
-    (plan, report)
+    let report = context.build_report(&plan, &ranking, comparison);
+    let (plan, report) = match trunks {
+        Some(trunks) => trunks.restore(plan, report),
+        None => (plan, report),
+    };
+    (plan.succeeding(previous), report)
 }

@@ -111,7 +111,10 @@ fn check_order_on_links(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<
         for sent in sent.into_iter().flatten() {
             let serves_levels =
                 |link: &&LinkId| input.fabric.link_scheduler(**link).serves_levels();
-            let links = sent.crossed_links(&input.fabric, &flow.links);
+            let links = match plan.jobs[flow.job].sprayed {
+                true => links_of_all_paths(&input.fabric, flow),
+                false => sent.crossed_links(&input.fabric, &flow.links).into_owned(),
+            };
             for link in links.iter().filter(serves_levels) {
                 on_link.entry(*link).or_default().insert((plan.jobs[flow.job].rank, flow.job));
             }
@@ -123,6 +126,12 @@ fn check_order_on_links(input: &PlanInput, policy: &Policy, plan: &Plan) -> Vec<
     });
     let text = "serves a job before one of higher priority";
     inverted.map(|(link, _)| Finding::error(input.fabric.link_name(link), text)).collect()
+}
+
+/// The links between switches that packets of a sprayed flow may cross.
+fn links_of_all_paths(fabric: &Fabric, flow: &PlannedFlow) -> Vec<LinkId> {
+    let [from, to] = [flow.src, flow.dst].map(|nic| fabric.leaf_of(nic));
+    topology::equal_cost_paths(fabric, from, to).concat()
 }
 
 /// A flow by its job, its ends and its port.

@@ -124,6 +124,9 @@ pub struct PlannedJobDocument {
     /// When it begins its iterations, if that is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_shift: Option<StartShiftDocument>,
+    /// Whether switches spread its packets over all paths; its flows have no path of their own then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sprayed: bool,
 }
 
 /// When a job begins its iterations.
@@ -157,7 +160,7 @@ pub struct PlannedFlowDocument {
     /// UDP source port of the flow; absent where only its NICs are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp_src_port: Option<u16>,
-    /// Hosts and switches that it passes; empty without a path.
+    /// Hosts and switches that it passes; empty if its job is sprayed, and without a path.
     pub path: Vec<String>,
     /// Directed links that it takes.
     pub links: Vec<String>,
@@ -335,6 +338,7 @@ fn job_document(job: &PlannedJob) -> PlannedJobDocument {
         rank: job.rank,
         level: job.level,
         start_shift: job.start_shift.map(StartShiftDocument::from),
+        sprayed: job.sprayed,
     }
 }
 
@@ -363,6 +367,7 @@ fn planned_job(job: &PlannedJobDocument) -> PlannedJob {
         rank: job.rank,
         level: job.level,
         start_shift: job.start_shift.map(StartShift::from),
+        sprayed: job.sprayed,
     }
 }
 

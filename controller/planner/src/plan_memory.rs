@@ -7,16 +7,60 @@
 
 use std::sync::Arc;
 
+use topology::Fabric;
+
 use crate::incremental::IncrementalPlanner;
 use crate::input::PlanInput;
 use crate::plan::Plan;
 use crate::plan_context::PlanDepth;
 use crate::policy::Policy;
 use crate::report::PlanReport;
+use crate::trunks::TrunkedFabric;
 
 /// What one plan leaves for the next; by default nothing.
 #[derive(Clone, Debug, Default)]
-pub struct PlanMemory(Option<IncrementalPlanner>);
+pub struct PlanMemory(Option<Remembered>);
+
+/// A plan with what it was made from.
+#[derive(Clone, Debug)]
+struct Remembered {
+    planner: IncrementalPlanner,
+    spraying: Option<SprayedPlan>,
+}
+
+/// A plan for a fabric that sprays; the planner has the same one, with trunks.
+#[derive(Clone, Debug)]
+struct SprayedPlan {
+    fabric: Fabric,
+    trunks: TrunkedFabric,
+    plan: Arc<Plan>,
+}
+
+impl Remembered {
+    /// Whether the plan that follows `previous` on this fabric under this policy follows from it.
+    fn can_continue(&self, fabric: &Fabric, policy: &Policy, previous: &Plan) -> bool {
+        let Self { planner, spraying } = self;
+        match spraying {
+            None => planner.can_continue(fabric, policy, previous),
+            Some(SprayedPlan { fabric: had, trunks, plan }) => {
+                let is_in_force = std::ptr::eq(previous, &**plan) || *previous == **plan;
+                let inner = planner.plan();
+                is_in_force && had == fabric && planner.can_continue(&trunks.fabric, policy, inner)
+            }
+        }
+    }
+
+    /// The plan and its report, in terms of the fabric as it is.
+    fn latest(&mut self, previous: Option<&Plan>) -> (Arc<Plan>, PlanReport) {
+        let report = self.planner.report();
+        let Some(SprayedPlan { trunks, plan, .. }) = &mut self.spraying else {
+            return (self.planner.shared_plan(), report);
+        };
+        let (restored, report) = trunks.restore(self.planner.plan().clone(), report);
+        *plan = Arc::new(restored.succeeding(previous));
+        (Arc::clone(plan), report)
+    }
+}
 
 impl PlanMemory {
     /// The plan of [`plan_to_depth`](crate::plan_to_depth) and its report, at the cost of what
@@ -29,21 +73,27 @@ impl PlanMemory {
         depth: PlanDepth,
     ) -> (Arc<Plan>, PlanReport) {
         if depth != PlanDepth::Settled
-            && let (Some(planner), Some(in_force)) = (&mut self.0, previous)
-            && planner.can_continue(&input.fabric, policy, in_force)
+            && let (Some(had), Some(in_force)) = (&mut self.0, previous)
+            && had.can_continue(&input.fabric, policy, in_force)
         {
-            planner.plan_for_jobs(input.jobs, policy, &in_force.compared_inputs, depth);
-            return (planner.shared_plan(), planner.report());
+            had.planner.plan_for_jobs(input.jobs, policy, &in_force.compared_inputs, depth);
+            return had.latest(previous);
         }
-        let planner = IncrementalPlanner::with_depth(&input, policy, previous, depth);
-        let planned = (planner.shared_plan(), planner.report());
-        self.0 = Some(planner);
-        planned
+        let trunks = TrunkedFabric::of_spraying(&input.fabric);
+        let planned_on = |trunks: &TrunkedFabric| trunks.fabric.clone();
+        let fabric = trunks.as_ref().map_or_else(|| input.fabric.clone(), planned_on);
+        let planned = PlanInput { fabric, jobs: input.jobs };
+        let planner = IncrementalPlanner::with_depth(&planned, policy, previous, depth);
+        let plan = planner.shared_plan();
+        let spraying = trunks.map(|trunks| SprayedPlan { fabric: input.fabric, trunks, plan });
+        self.0.insert(Remembered { planner, spraying }).latest(previous)
     }
 
     /// The plan that was made last.
     pub fn latest_plan(&self) -> Option<Arc<Plan>> {
-        self.0.as_ref().map(IncrementalPlanner::shared_plan)
+        let Remembered { planner, spraying } = self.0.as_ref()?;
+        let sprayed = spraying.as_ref().map(|spraying| Arc::clone(&spraying.plan));
+        Some(sprayed.unwrap_or_else(|| planner.shared_plan()))
     }
 
     /// `plan`, which was made last here, with some of its flows, by position, left to ECMP: their
@@ -56,8 +106,12 @@ impl PlanMemory {
         let mut unpinned = Arc::unwrap_or_clone(plan);
         flows.for_each(|flow| unpinned.flows[flow].pinned = false);
         let unpinned = Arc::new(unpinned);
-        if let Some(planner) = &mut self.0 {
-            planner.replace_pins(&unpinned);
+        match &mut self.0 {
+            Some(Remembered { spraying: Some(spraying), .. }) => {
+                spraying.plan = Arc::clone(&unpinned);
+            }
+            Some(Remembered { planner, spraying: None }) => planner.replace_pins(&unpinned),
+            None => {}
         }
         unpinned
     }

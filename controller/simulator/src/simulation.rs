@@ -9,8 +9,9 @@ mod summary;
 
 use fluid::{Engine, EngineOptions, FluidError, JobIndex, MAX_SECONDS, ServiceDiscipline};
 use planner::{JobId, Plan, PlanInput, Policy};
-use topology::{Fabric, Finding, LinkId};
+use topology::{Fabric, Finding, Forwarding, LinkId};
 
+use crate::baselines::spray;
 use crate::crux_variants;
 use crate::demand::LinkDemand;
 use crate::fault::FabricFault;
@@ -112,8 +113,12 @@ pub fn simulate_plan(
     experiment: &SimulationExperiment,
     plan: &Plan,
 ) -> Result<SimulationResult, SimulationError> {
-    let schedule = crux_variants::schedule_from_levels(&experiment.input, plan);
-    let input = experiment.input.clone();
+    let mut schedule = crux_variants::schedule_from_levels(&experiment.input, plan);
+    let mut input = experiment.input.clone();
+    if input.fabric.forwarding() == Forwarding::Spray {
+        spray::spread_flows(&input.fabric, &mut input.jobs);
+        schedule = spray::on_all_paths(&input, schedule);
+    }
     let mut run = SimulationRun::with_schedule(experiment, Scheduler::Crux, input, schedule)?;
     run.run_until(experiment.seconds, &mut |_| {})?;
     Ok(run.into_result())
@@ -129,8 +134,10 @@ pub fn alone_seconds(
     job: &planner::Job,
     policy: &Policy,
 ) -> Result<Option<f64>, SimulationError> {
-    let input = PlanInput { fabric: fabric.clone(), jobs: vec![job.clone()] };
-    let schedule = Scheduler::Crux.schedule_jobs(&input, policy, None);
+    let experiment = PlanInput { fabric: fabric.clone(), jobs: vec![job.clone()] };
+    let mut input = experiment.clone();
+    let schedule = decide(Scheduler::Crux, &experiment.jobs, &mut input, policy, None);
+    let job = &input.jobs[0];
     let Some(scheduled) = schedule.jobs.first().filter(|job| job.is_connected()) else {
         return Ok(None);
     };
@@ -149,7 +156,7 @@ pub fn alone_seconds(
 struct SimulationRun<'a> {
     experiment: &'a SimulationExperiment,
     scheduler: Scheduler,
-    /// The input with the fabric as it is now.
+    /// The input with the fabric as it is now; its flows are parts where they are sprayed.
     input: PlanInput,
     schedule: Schedule,
     engine: Engine,
@@ -168,8 +175,8 @@ impl<'a> SimulationRun<'a> {
         scheduler: Scheduler,
     ) -> Result<Self, SimulationError> {
         let mut input = experiment.input.clone();
-        scheduler.adapt_jobs(&input.fabric, &mut input.jobs);
-        let schedule = scheduler.schedule_jobs(&input, &experiment.policy, None);
+        let given = &experiment.input.jobs;
+        let schedule = decide(scheduler, given, &mut input, &experiment.policy, None);
         Self::with_schedule(experiment, scheduler, input, schedule)
     }
 
@@ -259,7 +266,9 @@ impl<'a> SimulationRun<'a> {
             }
         }
         let policy = &self.experiment.policy;
-        self.schedule = self.scheduler.schedule_jobs(&self.input, policy, Some(&self.schedule));
+        let jobs = &self.experiment.input.jobs;
+        let in_force = Some(&self.schedule);
+        self.schedule = decide(self.scheduler, jobs, &mut self.input, policy, in_force);
         self.recorder.update_schedule(&self.input, &self.schedule);
         self.record_findings();
         self.apply_schedule().map_err(SimulationError::Engine)?;
@@ -301,6 +310,30 @@ impl<'a> SimulationRun<'a> {
             self.findings.push(finding);
         }
     }
+}
+
+/// What `scheduler` decides for `jobs` on the fabric of `input`, whose jobs become those that run: on
+/// a fabric that sprays, with flows in parts as they are spread when the first decision is made.
+fn decide(
+    scheduler: Scheduler,
+    jobs: &[planner::Job],
+    input: &mut PlanInput,
+    policy: &Policy,
+    in_force: Option<&Schedule>,
+) -> Schedule {
+    let fabric = input.fabric.clone();
+    if scheduler == Scheduler::Spray || fabric.forwarding() != Forwarding::Spray {
+        if in_force.is_none() {
+            scheduler.adapt_jobs(&fabric, &mut input.jobs);
+        }
+        return scheduler.schedule_jobs(input, policy, in_force);
+    }
+    let given = PlanInput { fabric, jobs: jobs.to_vec() };
+    let schedule = scheduler.schedule_jobs(&given, policy, in_force);
+    if in_force.is_none() {
+        spray::spread_flows(&given.fabric, &mut input.jobs);
+    }
+    spray::on_all_paths(input, schedule)
 }
 
 fn job_error(job: &planner::Job, source: FluidError) -> SimulationError {

@@ -106,9 +106,9 @@ fn every_table_is_read_and_every_default_that_can_be_set() {
     let reads = encode_scope_read(&p4info, &TableScope::whole_tables(p4info.table_ids()));
     let entries: Vec<_> = table_entries(&reads).collect();
     let defaults: Vec<_> = entries.iter().filter(|entry| entry.is_default_action).collect();
-    assert_eq!(entries.len(), 37);
-    assert_eq!(defaults.len(), 1);
-    assert_eq!(TableId(defaults[0].table_id), fabric::table::SWITCH_SALT);
+    assert_eq!(entries.len(), 39);
+    let defaults: Vec<_> = defaults.iter().map(|entry| TableId(entry.table_id)).collect();
+    assert_eq!(defaults, [fabric::table::SWITCH_SALT, fabric::table::SPRAYING]);
 }
 
 #[test]

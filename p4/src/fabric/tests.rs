@@ -216,6 +216,7 @@ fn samples_of_ports() -> Vec<(TableEntry, &'static str)> {
             switch_salt(job(99), HashSlice::SECOND),
             "switch_salt default -> set_salt(salt=99, shift=8)",
         ),
+        (spraying(HashSlice::FIRST), "spraying default -> spray(stride=65536)"),
     ]
 }
 

@@ -218,6 +218,17 @@ impl HashSlice {
     pub const SECOND: Self = Self(8);
     /// The bits from 16 on.
     pub const THIRD: Self = Self(16);
+
+    /// 2^16 times what the choice of a tier grows by from one packet of a connection to the next: 1 at
+    /// the first tier, which sees all packets. Above it, 2^16 divided by the golden ratio and by its
+    /// square, so that every so many packets are spread as evenly as all.
+    pub(super) fn stride(self) -> u32 {
+        match self {
+            Self::FIRST => 1 << 16,
+            Self::SECOND => 0x9e37_79b9,
+            _ => 0x61c8_8647,
+        }
+    }
 }
 
 impl IpVersion {

@@ -41,6 +41,7 @@ pub fn explicit_document(fabric: &Fabric) -> FabricDocument {
         hosts: hosts.collect(),
         links: fabric.cables().map(|cable| link_document(fabric, cable)).collect(),
         host_interconnect,
+        forwarding: fabric.forwarding(),
         ..FabricDocument::default()
     }
 }

@@ -1,9 +1,10 @@
 //! What fabric.p4 promises, packet by packet: paths, failures, levels, TTL, checksum, CPU port.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use switch::{CounterData, Device, KeyField, MatchKey};
 
+use crate::frames::{roce, tcp};
 use crate::support::{
     ByName, CPU, FLOW, Flow, HERE, LEAF, THERE, call, exact, index, internet_checksum, ip_header,
     leaf, pin_key, program, ternary, unranked,
@@ -118,6 +119,63 @@ fn hashes_of_leaf_and_spine_are_independent() {
         assert_eq!(flows.len(), 16, "{flows:?}");
         let even = |flows: &u32| flows.abs_diff(256) <= 62;
         assert!(flows.values().all(even), "{flows:?}");
+    }
+}
+
+/// A RoCEv2 packet of a connection, by its number.
+fn numbered(flow: Flow, psn: u32) -> Vec<u8> {
+    let mut packet = roce(flow, 10, 7, 100);
+    packet[51..54].copy_from_slice(&psn.to_be_bytes()[1..]);
+    packet
+}
+
+fn spraying(stride: u128) -> Device {
+    let mut switch = leaf();
+    switch.set_default_action(index("spraying"), call("spraying", "spray", &[stride])).unwrap();
+    switch
+}
+
+#[test]
+fn a_leaf_that_sprays_sends_the_packets_of_a_connection_over_all_links_in_turn() {
+    let mut leaf = spraying(1 << 16);
+    let mut port_of = |psn| leaf.send_one(1, &numbered(FLOW, psn)).port;
+    let ports: Vec<u16> = (0..64).map(&mut port_of).collect();
+    for turn in ports.windows(4) {
+        assert_eq!(turn.iter().collect::<BTreeSet<_>>().len(), 4, "{ports:?}");
+    }
+    // One that is sent again goes where it went.
+    assert_eq!(port_of(5), ports[5]);
+}
+
+#[test]
+fn what_is_no_roce_and_what_has_a_pin_is_not_sprayed() {
+    let mut leaf = spraying(1 << 16);
+    let segment = |at: u8| {
+        let mut packet = tcp(FLOW, 100);
+        packet[53] = at;
+        packet
+    };
+    let ports: BTreeSet<u16> = (0..16).map(|at| leaf.send_one(1, &segment(at)).port).collect();
+    assert_eq!(ports.len(), 1);
+    let mut leaf = pinned();
+    leaf.set_default_action(index("spraying"), call("spraying", "spray", &[1 << 16])).unwrap();
+    let ports: BTreeSet<u16> =
+        (0..16).map(|psn| leaf.send_one(1, &numbered(FLOW, psn)).port).collect();
+    assert_eq!(ports, BTreeSet::from([11]));
+}
+
+/// Each of its links gets an equal share of every fourth packet of a connection, which is what comes
+/// over one of four links from a leaf: over any 64 of them within a quarter.
+#[test]
+fn a_spine_that_sprays_spreads_what_a_leaf_sends_it() {
+    let mut spine = spraying(0x9e37_79b9);
+    for first in [0, 1, 2, 3, 1 << 20] {
+        let packets = (0..64).map(|step| first + 4 * step);
+        let mut sent: BTreeMap<u16, u32> = BTreeMap::new();
+        for psn in packets {
+            *sent.entry(spine.send_one(1, &numbered(FLOW, psn)).port).or_default() += 1;
+        }
+        assert!(sent.len() == 4 && sent.values().all(|sent| sent.abs_diff(16) <= 4), "{sent:?}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod curve;
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use comfy_table::Table;
@@ -113,8 +114,15 @@ fn job_table(plan: &PlanDocument) -> Table {
 }
 
 fn flow_table(plan: &PlanDocument) -> Table {
+    let sprayed = plan.jobs.iter().filter(|job| job.sprayed).map(|job| job.id.as_str());
+    let sprayed: BTreeSet<&str> = sprayed.collect();
     let mut table = output::new_table(["job", "UDP port", "path", "pinned"]);
     for flow in &plan.flows {
+        if sprayed.contains(flow.job.as_str()) {
+            let ends = format!("{} > {}, sprayed", flow.src, flow.dst);
+            table.add_row([flow.job.as_str(), "any", &ends, "no"]);
+            continue;
+        }
         let pinned = match (flow.pinned, flow.moved) {
             (true, true) => "moved",
             (true, false) => "yes",

@@ -212,6 +212,7 @@ fn explain_level(why: &ExplainJobResponse) -> String {
 fn explain_path(flow: &FlowExplanation) -> String {
     let pinning = match (flow.pinned, flow.candidates.len(), &flow.no_room_at) {
         (true, ..) => "pinned".to_owned(),
+        (false, 2.., _) if flow.sprayed => "sprayed over all its paths".to_owned(),
         (false, ..2, _) => "the only path".to_owned(),
         (false, _, None) => "left to ECMP".to_owned(),
         (false, _, Some(switch)) => format!("left to ECMP: {switch} has no room for its pin"),

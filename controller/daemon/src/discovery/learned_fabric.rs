@@ -54,6 +54,7 @@ pub fn document_observed_fabric(
         switches: switches.collect(),
         hosts: hosts.found.into_values().map(|(host, _)| host).collect(),
         links,
+        forwarding: fabric.forwarding(),
         ..FabricDocument::default()
     };
     LearnedFabric { document, findings }

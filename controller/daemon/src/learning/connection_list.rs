@@ -186,6 +186,7 @@ mod tests {
             rank: 1,
             level: 0,
             start_shift: None,
+            sprayed: false,
         };
         let plan = Plan {
             generation: 1,

@@ -73,6 +73,9 @@ pub struct FlowExplanation {
     /// The switch that has no room for its path; only for a flow that is left to ECMP for that.
     #[serde(default)]
     pub no_room_at: Option<String>,
+    /// Whether switches spread its packets over all candidates; none of them is chosen then.
+    #[serde(default)]
+    pub sprayed: bool,
     /// All equal-cost paths, the one it takes among them.
     pub candidates: Vec<PathCandidate>,
 }
@@ -194,6 +197,7 @@ impl ControllerView {
             connections,
             pinned: flow.pinned,
             no_room_at: no_room.map(|switch| fabric.switch(*switch).name.clone()),
+            sprayed: self.rollout.plan.jobs[flow.job].sprayed,
             candidates: candidates.collect(),
         }
     }

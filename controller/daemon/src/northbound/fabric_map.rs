@@ -100,6 +100,9 @@ pub struct JobFlowRow {
     pub path: Vec<String>,
     /// Numbers of the links of its path.
     pub links: Vec<u32>,
+    /// Whether switches spread its packets over all its paths; it has none of its own then.
+    #[serde(default)]
+    pub sprayed: bool,
 }
 
 impl FabricGraph {
@@ -208,6 +211,7 @@ impl ControllerView {
                 pinned: flow.pinned,
                 path: fabric.path_node_names(&flow.links),
                 links: flow.links.iter().map(|link| link.0).collect(),
+                sprayed: self.rollout.plan.jobs[position].sprayed,
             }
         });
         Some(rows.collect())

@@ -63,7 +63,7 @@ pub fn level_markings(levels: u8) -> Vec<LevelMarking> {
 
 /// The modules that write tables, one for each table (or two); without those of the rows about
 /// other leaves, which [`route_rows`] calls.
-const OWN_ROWS: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 18] = [
+const OWN_ROWS: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 19] = [
     acl_punt::build_entries,
     source_guard::build_guards,
     source_guard::build_host_ports,
@@ -81,7 +81,8 @@ const OWN_ROWS: [fn(&SwitchContext<'_>) -> Vec<TableEntry>; 18] = [
     trust::build_fabric_ports,
     trust::build_dscp_levels,
     liveness::build_entries,
-    switch_salt::build_entries,
+    switch_salt::build_salts,
+    switch_salt::build_strides,
 ];
 
 /// The tables of pins; the last two are those of switches in transit, which do not count.

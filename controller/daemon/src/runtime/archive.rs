@@ -485,7 +485,7 @@ fn merge_inventory(
         };
         now.tier = before.tier;
     }
-    Ok(FabricDocument { switches, ..found.clone() })
+    Ok(FabricDocument { switches, forwarding: known.forwarding, ..found.clone() })
 }
 
 /// What was found, with the cables between switches that `known` has. Hosts that were found at their

@@ -102,10 +102,18 @@ pub(crate) struct PlanRecord {
 }
 
 /// Decisions on one job: its name, number, rank and level, the bits of intensity, seconds at its
-/// bottleneck, correction and priority, and those of its start shift. Plans of earlier versions have
-/// none.
+/// bottleneck, correction and priority, and those of its start shift, and whether it is sprayed. Plans of
+/// earlier versions end before the last two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct PlannedJobRecord(String, u32, u32, u8, [u64; 4], #[serde(default)] Option<[u64; 3]>);
+struct PlannedJobRecord(
+    String,
+    u32,
+    u32,
+    u8,
+    [u64; 4],
+    #[serde(default)] Option<[u64; 3]>,
+    #[serde(default)] bool,
+);
 
 /// Decisions on one flow: index of its job, sender, receiver, port, links, whether it is pinned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -202,11 +210,11 @@ impl PlannedJobRecord {
         let shift = job.start_shift.map(|shift| {
             [shift.seconds, shift.period_seconds, shift.most_wait_seconds].map(f64::to_bits)
         });
-        Self(id, job.number, job.rank, job.level, numbers.map(f64::to_bits), shift)
+        Self(id, job.number, job.rank, job.level, numbers.map(f64::to_bits), shift, job.sprayed)
     }
 
     fn to_job(&self) -> PlannedJob {
-        let Self(id, number, rank, level, bits, shift) = self;
+        let Self(id, number, rank, level, bits, shift, sprayed) = self;
         let [intensity, bottleneck_seconds, correction, priority] = bits.map(f64::from_bits);
         PlannedJob {
             id: JobId::from(id.as_str()),
@@ -221,6 +229,7 @@ impl PlannedJobRecord {
                 let [seconds, period_seconds, most_wait_seconds] = bits.map(f64::from_bits);
                 StartShift { seconds, period_seconds, most_wait_seconds }
             }),
+            sprayed: *sprayed,
         }
     }
 }

@@ -22,7 +22,7 @@ use command_io::output;
 /// A family is a shape of fabric and jobs: many connections, eight NICs, oversubscribed uplinks,
 /// equal periods. Each case is simulated under the plan, the quick plan, ECMP (the mean over ten
 /// hashes), Sincronia, TACCL*, CASSINI, Varys with rates (MADD), the paper's greedy paths and levels,
-/// one level, and spraying; all jobs begin at once. Points are percentage points of GPU utilisation.
+/// one level, and spraying; all jobs begin at once. The plan for the fabric if it sprays is beside them. Points are percentage points of GPU utilisation.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -72,6 +72,11 @@ struct FamilySummary {
     /// Mean GPU utilisation of the default plan, and of the quick one.
     planned: f64,
     quick: f64,
+    /// Mean GPU utilisation of the plan for the fabric if it sprays; how much more that is than
+    /// spraying on one level in the mean, and at least.
+    sprayed: f64,
+    gain_of_levels: f64,
+    least_gain_of_levels: f64,
     /// By alternative.
     alternatives: Vec<AlternativeSummary>,
     /// Cases in which an alternative that slows no job beyond the limit is better by more than 0.3
@@ -127,6 +132,7 @@ fn raw_case(case: &FamilyResult) -> serde_json::Value {
         "flows": case.flows,
         "planned": pair(&case.planned),
         "quick": pair(&case.quick),
+        "sprayed": pair(&case.sprayed),
         "alternatives": case.alternatives.iter().map(pair).collect::<Vec<_>>(),
         "slowdown_limit": case.slowdown_limit,
         "forecasts": case.forecasts.iter().map(|of| (of.error, of.is_in_band)).collect::<Vec<_>>(),
@@ -168,6 +174,9 @@ impl FamilySummary {
             seed,
             planned: mean(&|case| case.planned.gpu_utilization),
             quick: mean(&|case| case.quick.gpu_utilization),
+            sprayed: mean(&|case| case.sprayed.gpu_utilization),
+            gain_of_levels: mean(&FamilyResult::gain_of_levels),
+            least_gain_of_levels: -most(&|case| -case.gain_of_levels()),
             alternatives: alternatives.collect(),
             worse: count(&|case| case.shortfall() > TOLERATED),
             much_worse: count(&|case| case.shortfall() > MUCH),
@@ -195,6 +204,7 @@ impl fmt::Display for FamilySummary {
         let percent = |share: f64| format!("{:.2}", share * 100.0);
         table.add_row(["crux".to_owned(), percent(self.planned)]);
         table.add_row(["quick plan".to_owned(), percent(self.quick)]);
+        table.add_row(["crux over spraying".to_owned(), percent(self.sprayed)]);
         for other in &self.alternatives {
             table.add_row([
                 other.name.to_owned(),
@@ -210,6 +220,7 @@ impl fmt::Display for FamilySummary {
             "An alternative but spraying that slows no job beyond the limit is better by more than \
              {} points in {} cases, by more than {} in {}, by {:+.2} points at most (case {}).\n\
              ECMP is better than the quick plan by {:+.2} points at most.\n\
+             Over spraying, levels give {:+.2} points in the mean, and at least {:+.2}.\n\
              Forecasts of an iteration are off longer runs from other starts by {:.2} % in the mean, \
              {:.1} % at most; of {:.1} % of the jobs, the band has the simulated iteration.",
             TOLERATED * 100.0,
@@ -219,6 +230,8 @@ impl fmt::Display for FamilySummary {
             self.worst_shortfall * 100.0,
             self.worst_case,
             self.quick_shortfall * 100.0,
+            self.gain_of_levels * 100.0,
+            self.least_gain_of_levels * 100.0,
             self.forecast_error * 100.0,
             self.worst_forecast_error * 100.0,
             self.in_band * 100.0,

@@ -11,6 +11,7 @@ use comfy_table::Table;
 use emulator::{EmulatedJobOutcome, HostTransport};
 use planner::{JobId, PlanDocument};
 use serde::Serialize;
+use topology::Forwarding;
 
 use super::calibration::CALIBRATED;
 use super::congestion::{self, CongestionEvidence, ForecastComparison};
@@ -52,6 +53,7 @@ pub(super) struct DemoReport {
     drops: TwoRunFigures<u64>,
     retransmitted: TwoRunFigures<u64>,
     levels: u8,
+    forwarding: Forwarding,
     transport: &'static str,
     congestion: TwoRunFigures<CongestionEvidence>,
     forecast: ForecastComparison,
@@ -175,6 +177,7 @@ impl DemoReport {
                 crux: first.crux.faults.retransmitted,
             },
             levels: args.transport.levels,
+            forwarding: runs.scenario.fabric.forwarding(),
             transport: match args.transport.hosts.transport {
                 TransportChoice::Window => "window",
                 TransportChoice::Dcqcn => "dcqcn",
@@ -314,6 +317,14 @@ fn flow_reports(plan: &PlanDocument) -> Vec<FlowPathReport> {
 }
 
 impl DemoReport {
+    /// The network without Crux.
+    fn baseline(&self) -> &'static str {
+        match self.forwarding {
+            Forwarding::Pin => "ECMP",
+            Forwarding::Spray => "spraying",
+        }
+    }
+
     /// The page of the result.
     pub(super) fn render_page(&self) -> String {
         page::render_page(self)
@@ -331,8 +342,8 @@ impl fmt::Display for DemoReport {
         writeln!(
             f,
             "seed {seed}, {iterations} iterations of the slowest job, time scale {time_scale}, \
-             communication x {comm_scale},\ntransport {}, {} levels",
-            self.transport, self.levels
+             communication x {comm_scale},\ntransport {}, {} levels, forwarding {}",
+            self.transport, self.levels, self.forwarding
         )?;
         writeln!(
             f,
@@ -341,30 +352,40 @@ impl fmt::Display for DemoReport {
             self.calibration.bert_all_reduce_bytes,
             self.calibration.source
         )?;
-        writeln!(f, "{}\n", self.path_table())?;
+        match self.forwarding {
+            Forwarding::Pin => writeln!(f, "{}\n", self.path_table())?,
+            Forwarding::Spray => writeln!(f, "all flows are sprayed over all their paths\n")?,
+        }
         writeln!(f, "{}\n", self.link_table())?;
         writeln!(f, "{}\n", self.evidence_text())?;
         writeln!(f, "{}\n", self.job_table())?;
         self.write_seeds(f)?;
-        let utilization = &self.gpu_utilization;
+        let (utilization, baseline) = (&self.gpu_utilization, self.baseline());
         // The result is the last line, which stays on a terminal.
         write!(
             f,
-            "GPU utilisation: alone {:.1} %, ECMP {:.1} %, Crux {:.1} %: {} vs ECMP (paper {})",
+            "GPU utilisation: alone {:.1} %, {baseline} {:.1} %, Crux {:.1} %: {} vs {baseline}",
             utilization.alone * 100.0,
             utilization.ecmp * 100.0,
             utilization.crux * 100.0,
             format_percent(self.gpu_utilization_change.ours),
-            format_percent(self.gpu_utilization_change.paper),
-        )
+        )?;
+        match self.forwarding {
+            Forwarding::Pin => {
+                write!(f, " (paper {})", format_percent(self.gpu_utilization_change.paper))
+            }
+            // The paper sprays nothing.
+            Forwarding::Spray => Ok(()),
+        }
     }
 }
 
 impl DemoReport {
     fn job_table(&self) -> Table {
-        let headings =
-            ["job", "GPUs", "level", "alone s", "ECMP s", "Crux s", "Crux vs ECMP", "paper"];
-        let mut table = output::new_table(headings);
+        let baseline = self.baseline();
+        let (seconds, change) = (format!("{baseline} s"), format!("Crux vs {baseline}"));
+        let headings = ["job", "GPUs", "level", "alone s", &seconds, "Crux s", &change, "paper"];
+        let mut table = output::new_table(headings.map(str::to_owned));
         for job in &self.jobs {
             let times = &job.iteration_seconds;
             table.add_row([
@@ -384,7 +405,11 @@ impl DemoReport {
     /// One ECMP draw may be lucky, so the mean over several seeds is printed too.
     fn write_seeds(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.seeds.len() < 2 {
-            return writeln!(f, "one draw of ECMP's hash; --seeds 10 shows how much of it is luck");
+            let drawn = match self.forwarding {
+                Forwarding::Pin => "ECMP's hash",
+                Forwarding::Spray => "starts",
+            };
+            return writeln!(f, "one draw of {drawn}; --seeds 10 shows how much of it is luck");
         }
         let count = self.seeds.len() as f64;
         let changes = || self.seeds.iter().map(|seed| seed.gpu_utilization_change);
@@ -405,8 +430,8 @@ impl DemoReport {
     }
 
     fn link_table(&self) -> Table {
-        let mut table =
-            output::new_table(["busiest under ECMP", "busy", "busiest under Crux", "busy"]);
+        let busiest = format!("busiest under {}", self.baseline());
+        let mut table = output::new_table([&busiest, "busy", "busiest under Crux", "busy"]);
         for (ecmp, crux) in self.busiest_links.ecmp.iter().zip(&self.busiest_links.crux) {
             let cells = [ecmp, crux]
                 .map(|link| [link.link.clone(), format!("{:.1} %", link.busy_fraction * 100.0)]);
@@ -425,10 +450,11 @@ impl DemoReport {
     }
 
     fn evidence_text(&self) -> String {
+        let baseline = self.baseline();
         let mut text = format!(
             "{} entries written, {} held, {} differ; {} flows pinned, {} astray\n\
              {} ms from telemetry to the last verified write\n\
-             packets dropped: ECMP {}, Crux {}; sent again: ECMP {}, Crux {}\n{}",
+             packets dropped: {baseline} {}, Crux {}; sent again: {baseline} {}, Crux {}\n{}",
             self.entries_written,
             self.entries,
             self.different_entries,
@@ -443,7 +469,7 @@ impl DemoReport {
         );
         if self.transport == "dcqcn" {
             let TwoRunFigures { ecmp, crux } = &self.congestion;
-            let table = congestion::table(&[("ECMP", ecmp), ("Crux", crux)]);
+            let table = congestion::table(&[(baseline, ecmp), ("Crux", crux)]);
             text.push_str(&format!("\n{table}"));
         }
         text
@@ -499,6 +525,7 @@ mod tests {
             drops: TwoRunFigures { ecmp: 0, crux: 0 },
             retransmitted: TwoRunFigures { ecmp: 0, crux: 0 },
             levels: 8,
+            forwarding: Forwarding::Pin,
             transport: "window",
             congestion: TwoRunFigures {
                 ecmp: CongestionEvidence::default(),

@@ -177,7 +177,7 @@ pub(crate) enum PipelineChoice {
 }
 
 impl PipelineChoice {
-    fn of_tiers(self) -> BTreeMap<Tier, PipelineKind> {
+    pub(super) fn of_tiers(self) -> BTreeMap<Tier, PipelineKind> {
         let sai: &[Tier] = match self {
             Self::Fabric => &[],
             Self::Sai => &[Tier::Leaf, Tier::Spine, Tier::Core],
@@ -249,11 +249,6 @@ impl DemoScenario {
         };
         let fabric = clos::build_clos("crux-2.2", &clos).map_err(CommandError::document)?;
         Self::place_jobs(fabric, &CALIBRATION, volumes, seed)
-    }
-
-    /// This scenario on switches with these programs.
-    pub(crate) fn with_pipelines(self, choice: PipelineChoice) -> Self {
-        Self { fabric: self.fabric.with_pipelines(&choice.of_tiers()), ..self }
     }
 
     /// This scenario with only job `index`.

@@ -5,6 +5,7 @@
 //! On one level they keep the phases that they began with, so the mean over starts has a band: the
 //! mean iteration from the start where it is shortest, and from the start where it is longest.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -20,6 +21,7 @@ use crate::input::{Job, JobId};
 use crate::parallel::map_in_threads;
 use crate::plan::{MOST_CORRECTED, Plan, StartShift};
 use crate::traffic::IndexedTraffic;
+use crate::trunks::planned_fabric;
 
 /// Starts of the jobs, of which the first is that all start at once; fewer where they cost more.
 /// With four, iterations of jobs with nearly equal periods were off by up to 21 %.
@@ -88,7 +90,8 @@ pub fn forecast_independently(fabric: &Fabric, jobs: &[Job], plan: &Plan) -> Pla
 /// Forecasts `jobs` on `fabric` as they would run without a controller: paths by hash, each draw
 /// from another start, and all on one level.
 pub fn forecast_ecmp(fabric: &Fabric, jobs: &[Job], bytes_on_wire: f64) -> PlanForecast {
-    let traffic = IndexedTraffic::of_jobs(fabric, jobs);
+    let fabric = planned_fabric(fabric);
+    let traffic = IndexedTraffic::of_jobs(&fabric, jobs);
     let has_paths =
         |job: &usize| traffic.flows[traffic.spans[*job].clone()].iter().all(|flow| flow.has_path);
     let jobs: Vec<usize> = (0..traffic.jobs.len()).filter(has_paths).collect();
@@ -152,8 +155,12 @@ impl IterationForecast {
 }
 
 fn forecast_from(fabric: &Fabric, jobs: &[Job], plan: &Plan, runs: &ForecastRuns) -> PlanForecast {
-    let traffic = IndexedTraffic::of_jobs(fabric, jobs);
-    let mut paths = vec![LinkPath::EMPTY; traffic.flows.len()];
+    let fabric = planned_fabric(fabric);
+    let traffic = IndexedTraffic::of_jobs(&fabric, jobs);
+    // What is sprayed has one path, over trunks.
+    let only_paths = matches!(fabric, Cow::Owned(_)).then(|| hashed_paths(&traffic, 0));
+    let is_sprayed = only_paths.is_some();
+    let mut paths = only_paths.unwrap_or_else(|| vec![LinkPath::EMPTY; traffic.flows.len()]);
     let mut levels = vec![0; traffic.jobs.len()];
     let mut shifts = vec![None; traffic.jobs.len()];
     let mut planned = Vec::new();
@@ -161,7 +168,10 @@ fn forecast_from(fabric: &Fabric, jobs: &[Job], plan: &Plan, runs: &ForecastRuns
         let Some((position, decided)) = plan.job(&of.id) else { continue };
         (levels[job], shifts[job]) = (decided.level, decided.start_shift);
         let paths = &mut paths[traffic.spans[job].clone()];
-        paths.iter_mut().zip(plan.flows_of(position)).for_each(|(path, flow)| *path = flow.links);
+        if !is_sprayed {
+            let flows = paths.iter_mut().zip(plan.flows_of(position));
+            flows.for_each(|(path, flow)| *path = flow.links);
+        }
         if paths.iter().all(|path| !path.is_empty()) {
             planned.push(job);
         }

@@ -7,7 +7,7 @@ use planner::{
 };
 use proptest::prelude::*;
 use topology::clos::{ClosSpec, build_clos};
-use topology::{AvailabilityChange, Fabric, LinkId, Tier};
+use topology::{AvailabilityChange, Fabric, Forwarding, LinkId, Tier};
 
 use crate::scenario::ring;
 
@@ -21,7 +21,10 @@ pub(crate) fn fabric() -> impl Strategy<Value = Fabric> {
             ..ClosSpec::default()
         });
     let pods = ClosSpec { leaves: 2, spines: 2, pods: 2, cores: 4, ..ClosSpec::default() };
-    prop_oneof![3 => two_tiers, 1 => Just(pods)].prop_map(|spec| build_clos("test", &spec).unwrap())
+    let forwarding = prop_oneof![3 => Just(Forwarding::Pin), 1 => Just(Forwarding::Spray)];
+    (prop_oneof![3 => two_tiers, 1 => Just(pods)], forwarding).prop_map(|(spec, forwarding)| {
+        build_clos("test", &spec).unwrap().with_forwarding(forwarding)
+    })
 }
 
 /// Rings over random hosts, with random volumes, computation and slowdown.

@@ -10,7 +10,7 @@ use planner::{Flow, Job, PlanInput};
 use topology::Fabric;
 
 use crate::routes::EqualCostRoutes;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, ScheduledJob};
 
 /// Parts of one flow at most. Paths beyond carry nothing of it, which matters little to a link that
 /// many flows share.
@@ -32,6 +32,17 @@ fn parts_of_flows(job: &Job, routes: &EqualCostRoutes) -> Vec<Flow> {
         std::iter::repeat_n(part, parts)
     });
     flows.collect()
+}
+
+/// `schedule`, which was decided for jobs before their flows were taken into parts, for the jobs of
+/// `input`, whose flows are parts: the levels and start shifts, and the parts on their paths in turn.
+pub fn on_all_paths(input: &PlanInput, schedule: Schedule) -> Schedule {
+    let routes = EqualCostRoutes::for_input(input);
+    let jobs = input.jobs.iter().zip(schedule.jobs).map(|(job, scheduled)| ScheduledJob {
+        paths: routes.paths_in_turn(job, |paths| paths),
+        ..scheduled
+    });
+    Schedule { jobs: jobs.collect(), ..schedule }
 }
 
 /// The parts of a flow on its paths in turn, one level.

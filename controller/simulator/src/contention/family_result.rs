@@ -3,6 +3,8 @@
 
 use planner::{PathMethod, Plan, PlanDepth, PlanInput, Policy};
 
+use topology::Forwarding;
+
 use super::with_other_ports;
 use crate::crux_variants::all_waiting;
 use crate::outcome::SimulationOutcome;
@@ -39,6 +41,8 @@ pub struct FamilyResult {
     pub planned: SimulatedValue,
     /// Under the quick one.
     pub quick: SimulatedValue,
+    /// Under the plan for the fabric if it sprays.
+    pub sprayed: SimulatedValue,
     /// By alternative, as in [`FAMILY_ALTERNATIVES`]; ECMP is the mean over hashes.
     pub alternatives: Vec<SimulatedValue>,
     /// The largest slowdown that the planner allows.
@@ -61,6 +65,13 @@ pub struct CheckedForecast {
 }
 
 impl FamilyResult {
+    /// How much the plan with levels over spraying gives more than spraying on one level.
+    pub fn gain_of_levels(&self) -> f64 {
+        let spray = FAMILY_ALTERNATIVES.iter().position(|name| *name == "spray");
+        let one_level = spray.map_or(0.0, |place| self.alternatives[place].gpu_utilization);
+        self.sprayed.gpu_utilization - one_level
+    }
+
     /// How much the best alternative that slows no job beyond the limit is above the plan; below 0
     /// where it is not. Spraying needs other switches and does not count.
     pub fn shortfall(&self) -> f64 {
@@ -99,6 +110,10 @@ pub fn examine_family_case(
     alternatives.push(case.value_of(Scheduler::Crux, input, &greedy)?);
     alternatives.push(case.value_of(Scheduler::Crux, input, &one_level)?);
     alternatives.push(case.value_of(Scheduler::Spray, input, policy)?);
+    let spraying = PlanInput {
+        fabric: input.fabric.with_forwarding(Forwarding::Spray),
+        jobs: input.jobs.clone(),
+    };
     let regions = &report.comparison.regions;
     let limits = regions.iter().map(|region| region.slowdown_limit.unwrap_or(f64::INFINITY));
     let independent = planner::forecast_independently(&input.fabric, &input.jobs, &plan);
@@ -119,6 +134,7 @@ pub fn examine_family_case(
         flows: input.jobs.iter().map(|job| job.flows.len()).sum(),
         planned,
         quick: case.value_of_plan(&quick)?.0,
+        sprayed: case.value_of(Scheduler::Crux, &spraying, policy)?,
         alternatives,
         slowdown_limit: limits.reduce(f64::max).unwrap_or(f64::INFINITY),
         forecasts: positions.collect(),

@@ -38,6 +38,7 @@ fn plan_of(jobs: &[Vec<(NicId, NicId)>]) -> Plan {
         rank: index as u32 + 1,
         level: 0,
         start_shift: None,
+        sprayed: false,
     };
     let flow = |job: usize, (src, dst): (NicId, NicId)| PlannedFlow {
         job,

@@ -42,7 +42,7 @@ const act = {
   leave: () => point(undefined, ""),
   pointJob: (id) => point({ links: linksOf(model.fabric, id) }, `job ${id}`),
   pointFlow: (flow) => point({ links: flow.links, isPath: true },
-    `${flow.flow} of ${model.chosen}, ${flow.identity}, ${flow.pinned ? "pinned" : "left to ECMP"}\n${flow.path.join(" > ")}`),
+    `${flow.flow} of ${model.chosen}, ${flow.identity}, ${panels.pathChoice(flow)}\n${flow.path.join(" > ")}`),
   pointMove: ({ job, src, dst, path }) => {
     const [was, links] = [path.before, path.after].map((names) => between(model.fabric, names));
     point({ links, was, isPath: true }, `${src}>${dst} of ${job}\nnow ${path.before.join(" > ")}\nthen ${path.after.join(" > ")}`);

@@ -84,6 +84,11 @@ export function jobs(panel, { jobs, chosen, flows }, act) {
   if (jobs.some((job) => job.profiled)) panel.append(note("* being profiled, in the highest level for that"));
 }
 
+/** Who chooses the path of a flow. */
+export function pathChoice(flow) {
+  return flow.pinned ? "pinned" : flow.sprayed ? "sprayed over all its paths" : "left to ECMP";
+}
+
 /** How many flows are known in which way, then the flows. */
 function flowRows(flows, act) {
   if (!flows) return [wide("…")];
@@ -91,13 +96,13 @@ function flowRows(flows, act) {
   const kinds = [["announced", "announced"], ["learned", "learned"], ["pair", "known as a pair"]]
     .map(([kind, text]) => `${count(kind)} ${text}`);
   const pinned = flows.filter((flow) => flow.pinned).length;
-  const summary = wide(`${flows.length} flows: ${kinds.join(", ")}; ${pinned} pinned`);
+  const summary = wide(`${flows.length} flows: ${kinds.join(", ")}; ${flows[0]?.sprayed ? "all sprayed" : `${pinned} pinned`}`);
   summary.classList.add("kinds");
   const rows = flows.slice(0, MOST).map((flow) => {
-    const made = row([flow.flow, flow.path.slice(1, -1).join(" > ")], { point: () => act.pointFlow(flow), leave: act.leave });
+    const made = row([flow.flow, flow.sprayed ? "all its paths" : flow.path.slice(1, -1).join(" > ")], { point: () => act.pointFlow(flow), leave: act.leave });
     made.className = "flow";
     made.cells[1].colSpan = 5;
-    made.title = `${flow.identity}, ${flow.pinned ? "pinned" : "left to ECMP"}`;
+    made.title = `${flow.identity}, ${pathChoice(flow)}`;
     return made;
   });
   const rest = flows.length - rows.length;

@@ -83,7 +83,7 @@ pub(in crate::pipelines::fabric) struct ClassRow {
     pub(in crate::pipelines::fabric) owner: Option<usize>,
     /// The NIC that receives its flows.
     pub(in crate::pipelines::fabric) to: NicId,
-    /// Whether it is for flows without a port.
+    /// Whether it counts flows that have no pin.
     pub(in crate::pipelines::fabric) is_for_pair: bool,
     /// Whether pins cover all flows that the plan has for it. Then it serves only hosts that send
     /// from other ports, and is left out before any other.
@@ -268,7 +268,7 @@ impl NicClasses<'_> {
     fn shared_row(&self, highest: &SentFlow, flows: &[SentFlow]) -> Option<ClassRow> {
         let entry = pair_row(self.fabric, (self.nic, highest.to), Some(highest.job))?;
         Some(ClassRow {
-            is_for_pair: flows.iter().any(|flow| flow.udp_src_port.is_none()),
+            is_for_pair: flows.iter().any(|flow| !flow.has_pin),
             is_spare: flows.iter().all(|flow| flow.has_pin),
             ..ClassRow::new(highest, entry)
         })

@@ -11,11 +11,13 @@ use std::sync::Arc;
 
 use p4::fabric::table;
 use p4::{ForwardingPipeline, SwitchTables};
-use planner::{AdoptionRule, Flow, Job, MeasuredSlowdown, Plan, PlanDepth, PlanInput, Policy};
+use planner::{
+    AdoptionRule, Flow, Job, MeasuredSlowdown, Plan, PlanDepth, PlanInput, PlannedFlow, Policy,
+};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::{
-    AvailabilityChange, BufferDependencyGraph, Fabric, FabricParts, HostId, LinkId, NicId,
+    AvailabilityChange, BufferDependencyGraph, Fabric, FabricParts, Forwarding, HostId, LinkId, NicId,
     SwitchId, Tier,
 };
 
@@ -362,8 +364,10 @@ pub(in crate::pipelines) fn cases() -> impl Strategy<Value = Case> {
     let flows = proptest::collection::vec((0usize..64, 0usize..64), 1..12);
     let jobs = proptest::collection::vec(flows, 0..4);
     let changes = proptest::collection::vec((0usize..4, 0usize..200), 0..4);
-    let drawn = (fabrics(), jobs, rules(), changes, 0usize..6);
-    drawn.prop_map(|(fabric, jobs, rules, changes, choice)| {
+    let sprays = prop_oneof![4 => Just(Forwarding::Pin), 1 => Just(Forwarding::Spray)];
+    let drawn = ((fabrics(), sprays), jobs, rules(), changes, 0usize..6);
+    drawn.prop_map(|((fabric, forwarding), jobs, rules, changes, choice)| {
+        let fabric = fabric.with_forwarding(forwarding);
         let nics = fabric.nics().len();
         let mut port = 0xc000;
         let jobs = jobs.into_iter().enumerate().map(|(number, flows)| {
@@ -393,11 +397,27 @@ pub(in crate::pipelines) fn cases() -> impl Strategy<Value = Case> {
     })
 }
 
+/// The flows that have a way over the fabric, sprayed or not.
+fn flows_with_paths<'p>(
+    fabric: &'p Fabric,
+    plan: &'p Plan,
+) -> impl Iterator<Item = &'p PlannedFlow> + 'p {
+    plan.flows.iter().filter(move |flow| {
+        let [from, to] = [flow.src, flow.dst].map(|nic| fabric.leaf_of(nic));
+        let is_cabled = |nic| fabric.is_usable(fabric.nic(nic).uplink);
+        let has_way = || !topology::equal_cost_paths(fabric, from, to).is_empty();
+        match plan.jobs[flow.job].sprayed {
+            true => is_cabled(flow.src) && is_cabled(flow.dst) && has_way(),
+            false => !flow.links.is_empty(),
+        }
+    })
+}
+
 /// Every planned flow takes its planned links at its job's level; one without a pin arrives, at its
 /// job's level too.
 fn check_flows(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
-    for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+    for flow in flows_with_paths(fabric, plan) {
         let Some(sport) = flow.udp_src_port else {
             continue;
         };
@@ -416,7 +436,7 @@ fn check_flows(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCa
 fn check_adopted(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
     let is_one_of = |nics: &[NicId], nic| nics.is_empty() || nics.contains(&nic);
-    for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+    for flow in flows_with_paths(fabric, plan) {
         let packet = Packet { src: flow.src, dst: flow.dst, sport: 1, answer: None };
         let adopts = |rule: &&planner::PlannedRule| {
             is_one_of(&rule.senders, flow.src) && is_one_of(&rule.receivers, flow.dst)
@@ -452,7 +472,7 @@ fn packets_of(fabric: &Fabric, plan: &Plan) -> Vec<(Packet, usize)> {
 /// Answers arrive, at the highest level.
 fn check_answers(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
-    for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+    for flow in flows_with_paths(fabric, plan) {
         let sport = flow.udp_src_port.unwrap_or(0xD000);
         let packet = Packet { src: flow.dst, dst: flow.src, sport, answer: Some(0x11) };
         let walk = walk(fabric, &tables, &packet, choice).map_err(TestCaseError::fail)?;
@@ -460,6 +480,29 @@ fn check_answers(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), Test
         prop_assert!(walk.levels.iter().all(|at| *at == highest), "{walk:?}");
     }
     Ok(())
+}
+
+#[test]
+fn a_fabric_that_sprays_has_a_stride_for_each_tier_levels_for_pairs_and_no_pins() {
+    let spec = ClosSpec { pods: 2, cores: 4, ..ClosSpec::default() };
+    let fabric = clos::build_clos("lab", &spec).unwrap().with_forwarding(Forwarding::Spray);
+    let last = fabric.nics().len() - 1;
+    let plan = plan(&fabric, &[job(1, &[(0, last, 0xc000), (0, last, 0xc001)])]);
+    assert!(plan.jobs[0].sprayed && plan.flows.iter().all(|flow| !flow.pinned));
+    let mut strides: BTreeMap<Tier, BTreeSet<Vec<u128>>> = BTreeMap::new();
+    for (switch, tables) in lowered(&fabric, &plan) {
+        let default = tables.table_entries(table::SPRAYING).next().unwrap().1;
+        let calls = default.action.action_calls();
+        let values = calls.flat_map(|call| &call.params).map(|param| param.value.number().unwrap());
+        strides.entry(fabric.switch(switch).tier).or_default().insert(values.collect());
+        for pins in [table::FLOW_PIN, table::QP_PIN, table::TRANSIT_PIN6] {
+            assert_eq!(tables.table_entries(pins).count(), 0);
+        }
+        let leads_in = switch == fabric.leaf_of(NicId(0));
+        assert_eq!(tables.table_entries(table::JOB_PAIR).count(), usize::from(leads_in));
+    }
+    let all: BTreeSet<_> = strides.values().flatten().collect();
+    assert_eq!((strides.len(), all.len()), (3, 3), "{strides:?}");
 }
 
 proptest! {
@@ -486,7 +529,7 @@ proptest! {
         let fabric = case.fabric.with_changes(case.changes.iter().copied());
         let new = plan(&fabric, &case.jobs);
         let tables = lowered(&fabric, &old);
-        for flow in new.flows.iter().filter(|flow| !flow.links.is_empty()) {
+        for flow in flows_with_paths(&fabric, &new) {
             let (src, dst, sport) = (flow.src, flow.dst, flow.udp_src_port.unwrap_or(0xD000));
             let packet = Packet { src, dst, sport, answer: None };
             walk(&fabric, &tables, &packet, case.choice).map_err(TestCaseError::fail)?;
@@ -515,7 +558,7 @@ proptest! {
         });
         let [before, first, then] = [(&failed, 0), (&returned, 1), (&case.fabric, 2)]
             .map(|(fabric, at)| lowered(fabric, &plans[at]));
-        let arrived = || plans[0].flows.iter().filter(|flow| !flow.links.is_empty());
+        let arrived = || flows_with_paths(&failed, &plans[0]);
         for (had, next) in [(&before, &first), (&first, &then)] {
             let mixed = had.iter().map(|(switch, tables)| {
                 let knows = updated >> (switch.index() % 64) & 1 == 1;

@@ -104,7 +104,8 @@ pub(super) async fn run_case(
     let queues = SwitchQueues { seed: settings.seed, lower_share, ..settings.dcqcn.queues };
     let transport = HostTransport::Dcqcn(DcqcnOptions { queues, ..settings.dcqcn });
     // Every level sets headroom aside, so there are no more than the case needs.
-    let testbed = TestbedOptions { delay_ns: DELAY_NS, levels: case.levels, transport };
+    let testbed =
+        TestbedOptions { delay_ns: DELAY_NS, levels: case.levels, transport, recovery: None };
     let training = TrainingOptions { scale: TimeScale::REAL, iterations: 1, testbed };
     let stage = ServedTestbed::start_servers(&scenario, training).await?;
     // Levels and paths leave no choice, so nothing is compared.

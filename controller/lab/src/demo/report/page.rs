@@ -17,11 +17,12 @@ const ALONE: ThemeShade = SERIES[4];
 
 /// The page.
 pub(super) fn render_page(report: &DemoReport) -> String {
-    let title = "Crux against ECMP on the testbed of the paper";
+    let baseline = report.baseline();
+    let title = format!("Crux against {baseline} on the testbed of the paper");
     let heading = format!(
         "<h1>{title}</h1>\n<p class=\"lead\">{} on 96 GPUs and {} embedded switches; seed {}, \
          {} iterations of the slowest job measured. GPU utilisation {:.1}&nbsp;% under Crux, \
-         {:.1}&nbsp;% under ECMP: {} (paper {}).</p>\n",
+         {:.1}&nbsp;% under {baseline}: {} (paper, ECMP: {}).</p>\n",
         count_noun(report.jobs.len(), "job"),
         report.switches,
         report.seed,
@@ -41,7 +42,7 @@ pub(super) fn render_page(report: &DemoReport) -> String {
         render_links(report),
         render_evidence(report),
     ];
-    render_html(title, &body.concat())
+    render_html(&title, &body.concat())
 }
 
 fn render_utilization(report: &DemoReport) -> String {
@@ -53,7 +54,7 @@ fn render_utilization(report: &DemoReport) -> String {
     };
     let rows = [
         row("each job alone", utilization.alone, ALONE),
-        row("ECMP", utilization.ecmp, ECMP),
+        row(report.baseline(), utilization.ecmp, ECMP),
         row("Crux", utilization.crux, CRUX),
     ];
     let about = "Share of the jobs' GPU time in which they computed.";
@@ -74,7 +75,7 @@ fn render_slowdowns(report: &DemoReport) -> String {
             }
         })
         .collect();
-    let legend = render_legend([("Crux", CRUX), ("ECMP", ECMP), ("alone", ALONE)]);
+    let legend = render_legend([("Crux", CRUX), (report.baseline(), ECMP), ("alone", ALONE)]);
     let about = "How much longer than alone on the fabric an iteration takes.";
     let drawn = draw_dots(&axes("times the time alone", &rows), &rows);
     render_section("Iteration time per job", about, &full_figure(&drawn, &legend))
@@ -96,7 +97,7 @@ fn render_changes(report: &DemoReport) -> String {
         })
         .collect();
     let legend = render_legend([("ours", CRUX), ("the paper's", PAPER)]);
-    let about = "Iteration time under Crux against ECMP, beside Crux (SIGCOMM 2024) section 6.2.";
+    let about = "Iteration time under Crux against the network without it, beside Crux (SIGCOMM 2024) section 6.2.";
     let drawn = draw_dots(&axes("%", &rows), &rows);
     render_section("Against the paper", about, &full_figure(&drawn, &legend))
 }
@@ -118,10 +119,10 @@ fn render_seeds(report: &DemoReport) -> String {
             }
         })
         .collect();
-    let legend = render_legend([("Crux", CRUX), ("ECMP", ECMP)]);
-    let about = "GPU utilisation by seed of ECMP's hash.";
+    let legend = render_legend([("Crux", CRUX), (report.baseline(), ECMP)]);
+    let about = "GPU utilisation by seed of hash and starts.";
     let drawn = draw_dots(&percent_axes(), &rows);
-    render_section("Luck of the hash", about, &full_figure(&drawn, &legend))
+    render_section("Luck of the draw", about, &full_figure(&drawn, &legend))
 }
 
 fn render_times(report: &DemoReport) -> String {
@@ -137,7 +138,9 @@ fn render_times(report: &DemoReport) -> String {
             format_percent(job.iteration_change.ours),
         ]
     });
-    let headings = ["job", "GPUs", "level", "alone s", "ECMP s", "Crux s", "Crux vs ECMP"];
+    let baseline = report.baseline();
+    let (seconds, change) = (format!("{baseline} s"), format!("Crux vs {baseline}"));
+    let headings = ["job", "GPUs", "level", "alone s", &seconds, "Crux s", &change];
     let table = render_table(headings, rows);
     render_section("Iteration times", "Seconds of an iteration.", &table)
 }
@@ -156,7 +159,7 @@ fn render_links(report: &DemoReport) -> String {
     };
     let links = &report.busiest_links;
     let body = [
-        full_figure(&figure(&links.ecmp, ECMP), &render_legend([("ECMP", ECMP)])),
+        full_figure(&figure(&links.ecmp, ECMP), &render_legend([(report.baseline(), ECMP)])),
         full_figure(&figure(&links.crux, CRUX), &render_legend([("Crux", CRUX)])),
     ];
     let about = "Share of time in which the busiest links between switches sent.";

@@ -14,7 +14,7 @@ pub(super) fn check_pairs(
 ) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
     let open = || plan.flows.iter().filter(|flow| flow.udp_src_port.is_none());
-    for flow in open().filter(|flow| !flow.links.is_empty()) {
+    for flow in flows_with_paths(fabric, plan).filter(|flow| flow.udp_src_port.is_none()) {
         let of_pair = open().filter(|other| (other.src, other.dst) == (flow.src, flow.dst));
         let level = of_pair.map(|other| plan.jobs[other.job].level).max().unwrap();
         let to_nic: Vec<_> = open().filter(|other| other.dst == flow.dst).collect();
@@ -47,7 +47,7 @@ pub(super) fn check_unstated_ports(
     choice: usize,
 ) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
-    for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
+    for flow in flows_with_paths(fabric, plan) {
         let ends = (flow.src, flow.dst);
         if plan.rules.iter().any(|rule| takes_between(rule, ends.0, ends.1)) {
             continue;
