@@ -50,6 +50,7 @@ class Scenario:
         self.seed = options.seed
         self.phases = [phase(entry) for entry in text["phase"]]
         self.fabric, self.jobs = read_documents(text, file.parent, crux, options)
+        self.fabric["forwarding"] = text.get("forwarding", "pin")
         self.jobs["jobs"] = self.jobs["jobs"][: options.jobs]
         if "connections" in text:
             scheduled.split_flows(self.jobs, text["connections"], self.seed)

@@ -44,8 +44,9 @@ pub struct FabricDocument {
     /// The program of all switches of a tier that name none: `fabric` (the default) or `sai`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pipelines: BTreeMap<Tier, PipelineKind>,
-    /// Who chooses among the equal-cost paths of RoCEv2 packets: `pin` (the default, the controller)
-    /// or `spray` (the switches, for each packet).
+    /// Who chooses among the equal-cost paths of RoCEv2 packets: `pin` (the default, the controller),
+    /// `spray` (the switches, for each packet) or `auto` (for jobs that could share links, whichever
+    /// is expected to keep more GPUs busy).
     #[serde(default, skip_serializing_if = "is_default")]
     pub forwarding: Forwarding,
     /// Queues and buffers of switches that do not say otherwise.
@@ -208,19 +209,22 @@ fn is_default(forwarding: &Forwarding) -> bool {
     *forwarding == Forwarding::default()
 }
 
-/// `fabric` if its switches spray.
+/// `fabric` if paths are chosen so.
 ///
 /// # Errors
 /// A switch runs a program that cannot.
-pub fn with_spraying(fabric: &Fabric) -> Result<Fabric, FabricFieldError> {
-    let spraying = fabric.with_forwarding(Forwarding::Spray);
-    check_forwarding(&spraying)?;
-    Ok(spraying)
+pub fn with_forwarding(
+    fabric: &Fabric,
+    forwarding: Forwarding,
+) -> Result<Fabric, FabricFieldError> {
+    let fabric = fabric.with_forwarding(forwarding);
+    check_forwarding(&fabric)?;
+    Ok(fabric)
 }
 
 /// Refuses spraying by a switch whose program cannot.
 fn check_forwarding(fabric: &Fabric) -> Result<(), FabricFieldError> {
-    let sprays = fabric.forwarding() == Forwarding::Spray;
+    let sprays = fabric.forwarding().sprays();
     let unable = fabric.switches().iter().find(|switch| switch.pipeline == PipelineKind::Sai);
     match unable.filter(|_| sprays) {
         None => Ok(()),

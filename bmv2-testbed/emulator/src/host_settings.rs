@@ -24,9 +24,9 @@ const ACKS_PER_WINDOW: u32 = 8;
 const RATE_LIMITED_WINDOW: u32 = 1 << 22;
 /// Packets for each acknowledgement there: a quarter of a round trip at 400 Gb/s.
 const RATE_LIMITED_ACKS: u32 = 16;
-/// Packets of a sprayed connection that may overtake one, at most: queues of equal paths differ by less
-/// than a window, and adapters that place packets out of order keep track of some hundred.
-const SPRAYED_REORDERING: u32 = 128;
+/// Packets of a sprayed connection that may overtake one, under DCQCN: 4 MiB, more than the queues of
+/// equal paths differ by.
+const SPRAYED_REORDERING: u32 = 1024;
 /// Room for all windows, or for as much as the shared buffer lets in.
 pub(crate) fn queue_limits(
     jobs: &[Job],
@@ -71,7 +71,7 @@ pub fn host_settings(
 fn loss_recovery(fabric: &Fabric, options: TestbedOptions) -> (LossRecovery, u32) {
     let (usual, reordering) = match fabric.forwarding() {
         Forwarding::Pin => (LossRecovery::GoBackN, 0),
-        Forwarding::Spray => (LossRecovery::SelectiveRepeat, SPRAYED_REORDERING),
+        Forwarding::Spray | Forwarding::Auto => (LossRecovery::SelectiveRepeat, SPRAYED_REORDERING),
     };
     (options.recovery.unwrap_or(usual), reordering)
 }
@@ -114,7 +114,9 @@ fn transport_settings(
         ack_every: window / ACKS_PER_WINDOW,
         timeout_ns: 2 * longest.max().unwrap_or(0) + 1_000_000,
         recovery,
-        reordering: reordering.min(window / 2),
+        // All others of its window may overtake one that waits at a low level: only the timeout says
+        // that it is lost.
+        reordering: reordering.min(window),
         retries: None,
     }
 }

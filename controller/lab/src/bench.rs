@@ -5,6 +5,7 @@ mod decisions;
 mod fairness;
 mod families;
 mod faults;
+mod forwarding;
 mod modes;
 mod packets;
 mod parallel_cases;
@@ -26,6 +27,7 @@ pub(crate) enum BenchCommand {
     Fairness(fairness::FairnessArgs),
     Families(families::FamilyArgs),
     Faults(faults::FaultsArgs),
+    Forwarding(forwarding::ForwardingArgs),
     Modes(modes::ModesArgs),
     Packets(packets::PacketsArgs),
     Period(period::PeriodArgs),
@@ -42,6 +44,7 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Fairness(args) => fairness::run_fairness(args),
         BenchCommand::Families(args) => families::run_families(args),
         BenchCommand::Faults(args) => faults::run_faults(args),
+        BenchCommand::Forwarding(args) => forwarding::run_forwarding(args),
         BenchCommand::Modes(args) => modes::run_modes(args),
         BenchCommand::Packets(args) => packets::run_packets(args),
         BenchCommand::Period(args) => period::run_period(args),

@@ -36,7 +36,7 @@ use emulator::TimeScale;
 use p4::fabric::IpVersion;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use topology::spec;
+use topology::{Forwarding, spec};
 
 use self::emulated_run::EmulatedRun;
 use self::report::DemoReport;
@@ -69,7 +69,7 @@ pub(crate) struct DemoArgs {
     /// The P4 programs of the switches
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     pipeline: PipelineChoice,
-    /// Who chooses the paths of packets. With `spray`, the run beside Crux is spraying on one level
+    /// Who chooses the paths of packets. With `spray` and `auto`, the run beside Crux is spraying on one level
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     forwarding: ForwardingChoice,
     /// P4Info of another SAI P4 program for the switches with SAI P4 (docs/sai.md)
@@ -123,10 +123,12 @@ impl DemoArgs {
         let addresses = if self.ipv6 { IpVersion::V6 } else { IpVersion::V4 };
         let scenario = DemoScenario::of_choice(self.scenario, addresses, volumes, seed)?;
         let fabric = scenario.fabric.with_pipelines(&self.pipeline.of_tiers());
-        let fabric = match self.forwarding {
-            ForwardingChoice::Pin => Ok(fabric),
-            ForwardingChoice::Spray => spec::with_spraying(&fabric),
+        let forwarding = match self.forwarding {
+            ForwardingChoice::Pin => Forwarding::Pin,
+            ForwardingChoice::Spray => Forwarding::Spray,
+            ForwardingChoice::Auto => Forwarding::Auto,
         };
+        let fabric = spec::with_forwarding(&fabric, forwarding);
         let fabric = fabric.map_err(|error| CommandError::input("--forwarding", error))?;
         Ok(DemoScenario { fabric, ..scenario })
     }
@@ -161,6 +163,8 @@ enum ForwardingChoice {
     Pin,
     /// The switches, for each packet
     Spray,
+    /// Whichever is expected to keep more GPUs busy
+    Auto,
 }
 
 fn comm_scale(text: &str) -> Result<f64, String> {

@@ -11,6 +11,7 @@ pub mod compression;
 mod contention;
 mod decision;
 mod fluid_network;
+mod forwarding_choice;
 mod hashed_paths;
 mod incremental;
 mod input;
@@ -86,6 +87,8 @@ pub use refine::{
 pub use report::{CompressionReport, JobRationale, LinkLoad, LoadBounds, PlanReport};
 pub use source_ports::choose_source_ports;
 
+use topology::{Fabric, Forwarding};
+
 use crate::decision::DecidedPlan;
 use crate::plan_context::PlanContext;
 use crate::previous_plan::PreviousPlan;
@@ -109,9 +112,33 @@ pub fn plan_to_depth(
     previous: Option<&Plan>,
     depth: PlanDepth,
 ) -> (Plan, PlanReport) {
-    let trunks = TrunkedFabric::of_spraying(&input.fabric);
-    let fabric = trunks.as_ref().map_or(&input.fabric, |trunks| &trunks.fabric);
-    let traffic = IndexedTraffic::of_jobs(fabric, &input.jobs);
+    let (fabric, jobs) = (&input.fabric, &input.jobs[..]);
+    let planned_on = |fabric: &Fabric| plan_on(fabric, jobs, policy, previous, depth);
+    let sprayed = || {
+        let trunks = TrunkedFabric::new(fabric);
+        let (plan, report) = planned_on(&trunks.fabric);
+        trunks.restore(plan, report)
+    };
+    let (plan, report) = match fabric.forwarding() {
+        Forwarding::Pin => planned_on(fabric),
+        Forwarding::Spray => sprayed(),
+        Forwarding::Auto => {
+            let both = [planned_on(fabric), sprayed()];
+            forwarding_choice::choose_forwarding(jobs, policy, both, previous)
+        }
+    };
+    (plan.succeeding(previous), report)
+}
+
+/// The plan on `fabric` as it is, with pins; its generation is for [`Plan::succeeding`].
+fn plan_on(
+    fabric: &Fabric,
+    jobs: &[Job],
+    policy: &Policy,
+    previous: Option<&Plan>,
+    depth: PlanDepth,
+) -> (Plan, PlanReport) {
+    let traffic = IndexedTraffic::of_jobs(fabric, jobs);
     let depth = refine::judged_depth(&traffic, policy, depth);
     let in_force = PreviousPlan::new(&traffic, previous).with_start(depth != PlanDepth::Settled);
 
@@ -126,9 +153,5 @@ pub fn plan_to_depth(
     // What has moved is relative to the plan in force, whether or not the decisions started there.
     let context = PlanContext { previous: &PreviousPlan::new(&traffic, previous), ..context };
     let report = context.build_report(&plan, &ranking, comparison);
-    let (plan, report) = match trunks {
-        Some(trunks) => trunks.restore(plan, report),
-        None => (plan, report),
-    };
-    (plan.succeeding(previous), report)
+    (plan, report)
 }

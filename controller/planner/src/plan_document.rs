@@ -66,7 +66,8 @@ pub struct ComparisonDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CandidateDocument {
-    /// Where its paths come from: `in-force`, `selected`, `greedy`, `least-congested`, `searched`.
+    /// Where its paths come from: `in-force`, `selected`, `greedy`, `least-congested`, `searched`,
+    /// `sprayed`.
     pub paths: String,
     /// Where its levels come from: `in-force`, `searched`, `one-level`, `N-levels`,
     /// `first-N`, `by-distance`, `raised`, `climbed`; several if contention groups

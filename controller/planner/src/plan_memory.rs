@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use topology::Fabric;
+use topology::{Fabric, Forwarding};
 
 use crate::incremental::IncrementalPlanner;
 use crate::input::PlanInput;
@@ -21,14 +21,23 @@ use crate::trunks::TrunkedFabric;
 #[derive(Clone, Debug, Default)]
 pub struct PlanMemory(Option<Remembered>);
 
-/// A plan with what it was made from.
+/// The plan that was made last.
 #[derive(Clone, Debug)]
-struct Remembered {
+enum Remembered {
+    /// With what it was made from: the next one goes on from that.
+    Planner(Box<PlannerMemory>),
+    /// Of pins and spraying: the next one begins anew.
+    Plan(Arc<Plan>),
+}
+
+/// A planner, with what it plans for where that is a fabric that sprays.
+#[derive(Clone, Debug)]
+struct PlannerMemory {
     planner: IncrementalPlanner,
     spraying: Option<SprayedPlan>,
 }
 
-/// A plan for a fabric that sprays; the planner has the same one, with trunks.
+/// A plan for a fabric that sprays; the planner has it on trunks.
 #[derive(Clone, Debug)]
 struct SprayedPlan {
     fabric: Fabric,
@@ -36,7 +45,21 @@ struct SprayedPlan {
     plan: Arc<Plan>,
 }
 
-impl Remembered {
+impl PlannerMemory {
+    fn new(input: PlanInput, policy: &Policy, previous: Option<&Plan>, depth: PlanDepth) -> Self {
+        let PlanInput { fabric, jobs } = input;
+        let begin = |fabric: Fabric| {
+            IncrementalPlanner::with_depth(&PlanInput { fabric, jobs }, policy, previous, depth)
+        };
+        if fabric.forwarding() != Forwarding::Spray {
+            return Self { planner: begin(fabric), spraying: None };
+        }
+        let trunks = TrunkedFabric::new(&fabric);
+        let planner = begin(trunks.fabric.clone());
+        let plan = planner.shared_plan();
+        Self { planner, spraying: Some(SprayedPlan { fabric, trunks, plan }) }
+    }
+
     /// Whether the plan that follows `previous` on this fabric under this policy follows from it.
     fn can_continue(&self, fabric: &Fabric, policy: &Policy, previous: &Plan) -> bool {
         let Self { planner, spraying } = self;
@@ -50,7 +73,7 @@ impl Remembered {
         }
     }
 
-    /// The plan and its report, in terms of the fabric as it is.
+    /// The latest plan and its report, in terms of the fabric as it is.
     fn latest(&mut self, previous: Option<&Plan>) -> (Arc<Plan>, PlanReport) {
         let report = self.planner.report();
         let Some(SprayedPlan { trunks, plan, .. }) = &mut self.spraying else {
@@ -72,28 +95,34 @@ impl PlanMemory {
         previous: Option<&Plan>,
         depth: PlanDepth,
     ) -> (Arc<Plan>, PlanReport) {
+        if input.fabric.forwarding() == Forwarding::Auto {
+            let (plan, report) = crate::plan_to_depth(&input, policy, previous, depth);
+            let plan = Arc::new(plan);
+            self.0 = Some(Remembered::Plan(Arc::clone(&plan)));
+            return (plan, report);
+        }
         if depth != PlanDepth::Settled
-            && let (Some(had), Some(in_force)) = (&mut self.0, previous)
+            && let (Some(Remembered::Planner(had)), Some(in_force)) = (&mut self.0, previous)
             && had.can_continue(&input.fabric, policy, in_force)
         {
             had.planner.plan_for_jobs(input.jobs, policy, &in_force.compared_inputs, depth);
             return had.latest(previous);
         }
-        let trunks = TrunkedFabric::of_spraying(&input.fabric);
-        let planned_on = |trunks: &TrunkedFabric| trunks.fabric.clone();
-        let fabric = trunks.as_ref().map_or_else(|| input.fabric.clone(), planned_on);
-        let planned = PlanInput { fabric, jobs: input.jobs };
-        let planner = IncrementalPlanner::with_depth(&planned, policy, previous, depth);
-        let plan = planner.shared_plan();
-        let spraying = trunks.map(|trunks| SprayedPlan { fabric: input.fabric, trunks, plan });
-        self.0.insert(Remembered { planner, spraying }).latest(previous)
+        let mut begun = PlannerMemory::new(input, policy, previous, depth);
+        let planned = begun.latest(previous);
+        self.0 = Some(Remembered::Planner(Box::new(begun)));
+        planned
     }
 
     /// The plan that was made last.
     pub fn latest_plan(&self) -> Option<Arc<Plan>> {
-        let Remembered { planner, spraying } = self.0.as_ref()?;
-        let sprayed = spraying.as_ref().map(|spraying| Arc::clone(&spraying.plan));
-        Some(sprayed.unwrap_or_else(|| planner.shared_plan()))
+        Some(match self.0.as_ref()? {
+            Remembered::Plan(plan) => Arc::clone(plan),
+            Remembered::Planner(had) => match &had.spraying {
+                Some(SprayedPlan { plan, .. }) => Arc::clone(plan),
+                None => had.planner.shared_plan(),
+            },
+        })
     }
 
     /// `plan`, which was made last here, with some of its flows, by position, left to ECMP: their
@@ -107,10 +136,11 @@ impl PlanMemory {
         flows.for_each(|flow| unpinned.flows[flow].pinned = false);
         let unpinned = Arc::new(unpinned);
         match &mut self.0 {
-            Some(Remembered { spraying: Some(spraying), .. }) => {
-                spraying.plan = Arc::clone(&unpinned);
-            }
-            Some(Remembered { planner, spraying: None }) => planner.replace_pins(&unpinned),
+            Some(Remembered::Plan(plan)) => *plan = Arc::clone(&unpinned),
+            Some(Remembered::Planner(had)) => match &mut had.spraying {
+                Some(SprayedPlan { plan, .. }) => *plan = Arc::clone(&unpinned),
+                None => had.planner.replace_pins(&unpinned),
+            },
             None => {}
         }
         unpinned
@@ -135,9 +165,7 @@ mod tests {
         let policy = Policy::default();
         let (plan, _) = memory.plan_to_depth(input, &policy, None, PlanDepth::Quick);
 
-        let continues = |fabric: &_, policy: &_, in_force: &_| {
-            memory.0.as_ref().is_some_and(|had| had.can_continue(fabric, policy, in_force))
-        };
+        let continues = |fabric: &_, policy: &_, in_force: &_| matches!(&memory.0, Some(Remembered::Planner(had)) if had.can_continue(fabric, policy, in_force));
         let level = JobOverride::fixing_level("job:a", Some(7));
         let profiled = Policy { overrides: vec![level], ..policy.clone() };
         assert!(continues(&fabric, &profiled, &plan));

@@ -79,9 +79,9 @@ impl<'a> IndexedTraffic<'a> {
     }
 
     /// The dense view of `jobs` on `fabric`.
-    pub(crate) fn of_jobs(fabric: &'a Fabric, jobs: &'a [Job]) -> Self {
+    pub(crate) fn of_jobs(fabric: &'a Fabric, jobs: impl IntoIterator<Item = &'a Job>) -> Self {
         let tables = Arc::new(PathTables::new(fabric));
-        let mut jobs: Vec<&Job> = jobs.iter().collect();
+        let mut jobs: Vec<&Job> = jobs.into_iter().collect();
         jobs.sort_by(|a, b| a.id.cmp(&b.id));
         let mut route_finder = RouteFinder::new(fabric, &tables);
         let routes = jobs.iter().map(|job| Arc::new(route_finder.job_routes(job))).collect();

@@ -9,16 +9,16 @@
 //! Where all leaves have the same spines this is exact. Where a cable has failed, the model is too good by
 //! the traffic that the other leaves still spread over all their links: at most the share of one link.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use topology::groups::DisjointSets;
 use topology::{
-    AvailabilityChange, Bandwidth, Fabric, FabricNode, FabricParts, Forwarding, Link, LinkEndpoint,
-    LinkId, LinkPath, Nic, Switch, SwitchId, Tier,
+    AvailabilityChange, Bandwidth, Fabric, FabricNode, FabricParts, Link, LinkEndpoint, LinkId,
+    LinkPath, Nic, Switch, SwitchId, Tier,
 };
 
 use crate::plan::{Plan, PlannedFlow};
+use crate::refine::PathOrigin;
 use crate::report::{LinkLoad, PlanReport};
 
 /// The fabric with trunks, and the links that each stands for.
@@ -31,21 +31,9 @@ pub(crate) struct TrunkedFabric {
     original_links: usize,
 }
 
-/// The fabric on which jobs are planned: with trunks if it sprays.
-pub(crate) fn planned_fabric(fabric: &Fabric) -> Cow<'_, Fabric> {
-    match TrunkedFabric::of_spraying(fabric) {
-        Some(trunked) => Cow::Owned(trunked.fabric),
-        None => Cow::Borrowed(fabric),
-    }
-}
-
 impl TrunkedFabric {
-    /// The trunks of a fabric that sprays.
-    pub(crate) fn of_spraying(fabric: &Fabric) -> Option<Self> {
-        (fabric.forwarding() == Forwarding::Spray).then(|| Self::new(fabric))
-    }
-
-    fn new(fabric: &Fabric) -> Self {
+    /// The trunks of `fabric` where it sprays.
+    pub(crate) fn new(fabric: &Fabric) -> Self {
         let merged = MergedSwitches::new(fabric);
         let mut builder = TrunkBuilder {
             fabric,
@@ -93,6 +81,10 @@ impl TrunkedFabric {
     }
 
     fn restore_report(&self, mut report: PlanReport) -> PlanReport {
+        for region in &mut report.comparison.regions {
+            region.candidates.iter_mut().for_each(|of| of.paths = PathOrigin::Sprayed);
+            region.candidates.dedup_by(|a, b| a.levels == b.levels);
+        }
         let original = |load: LinkLoad| {
             let members = self.members_of(load.link).into_iter();
             members.map(move |link| LinkLoad { link, ..load.clone() })
@@ -242,6 +234,7 @@ impl TrunkBuilder<'_> {
 
 #[cfg(test)]
 mod tests {
+    use topology::Forwarding;
     use topology::clos::{ClosSpec, build_clos};
 
     use super::*;
@@ -254,7 +247,7 @@ mod tests {
     fn spines_of_a_pod_become_one_with_a_trunk_to_each_leaf() {
         let two = ClosSpec { leaves: 4, spines: 3, hosts_per_leaf: 2, ..ClosSpec::default() };
         let fabric = spraying(&two);
-        let trunked = TrunkedFabric::of_spraying(&fabric).unwrap();
+        let trunked = TrunkedFabric::new(&fabric);
         assert_eq!(trunked.fabric.switches().len(), 5);
         let leaf = trunked.fabric.switch_named("leaf2").unwrap();
         let [trunk] = trunked.fabric.up_links(leaf) else { panic!("one link up") };
@@ -264,7 +257,7 @@ mod tests {
         assert_eq!(trunked.fabric.link(*trunk).bandwidth.gbps(), speeds);
 
         let three = spraying(&ClosSpec { pods: 2, cores: 6, ..two });
-        let trunked = TrunkedFabric::of_spraying(&three).unwrap();
+        let trunked = TrunkedFabric::new(&three);
         assert_eq!(trunked.fabric.switches_of_tier(Tier::Spine).count(), 2);
         assert_eq!(trunked.fabric.switches_of_tier(Tier::Core).count(), 1);
     }
@@ -276,8 +269,8 @@ mod tests {
         let uplink = fabric.up_links(leaf)[1];
         let nic = fabric.nic(fabric.host(0.into()).nics[0]).uplink;
         let failed = fabric.with_changes([uplink, nic].map(AvailabilityChange::LinkDown));
-        let whole = TrunkedFabric::of_spraying(&fabric).unwrap().fabric;
-        let thin = TrunkedFabric::of_spraying(&failed).unwrap().fabric;
+        let whole = TrunkedFabric::new(&fabric).fabric;
+        let thin = TrunkedFabric::new(&failed).fabric;
         let gbps = |of: &Fabric, leaf| {
             of.link(of.up_links(of.switch_named(leaf).unwrap())[0]).bandwidth.gbps()
         };

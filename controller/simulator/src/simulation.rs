@@ -113,12 +113,12 @@ pub fn simulate_plan(
     experiment: &SimulationExperiment,
     plan: &Plan,
 ) -> Result<SimulationResult, SimulationError> {
-    let mut schedule = crux_variants::schedule_from_levels(&experiment.input, plan);
-    let mut input = experiment.input.clone();
-    if input.fabric.forwarding() == Forwarding::Spray {
-        spray::spread_flows(&input.fabric, &mut input.jobs);
-        schedule = spray::on_all_paths(&input, schedule);
-    }
+    let schedule = crux_variants::schedule_from_levels(&experiment.input, plan);
+    let schedule = Schedule { plan: Some(plan.clone()), ..schedule };
+    let given = &experiment.input;
+    let jobs = jobs_in_parts(given, &schedule);
+    let input = PlanInput { fabric: given.fabric.clone(), jobs };
+    let schedule = spread_schedule(given, schedule, &input);
     let mut run = SimulationRun::with_schedule(experiment, Scheduler::Crux, input, schedule)?;
     run.run_until(experiment.seconds, &mut |_| {})?;
     Ok(run.into_result())
@@ -199,6 +199,7 @@ impl<'a> SimulationRun<'a> {
             input,
             schedule,
         };
+        run.note_spraying();
         run.record_findings();
         run.start_jobs(0.0)?;
         Ok(run)
@@ -292,6 +293,15 @@ impl<'a> SimulationRun<'a> {
         Ok(())
     }
 
+    /// Says that the decisions of any scheduler are about levels alone, where that is so.
+    fn note_spraying(&mut self) {
+        if self.input.fabric.forwarding() == Forwarding::Spray {
+            let text = "the fabric sprays: all schedulers have all paths, and differ in levels and \
+                        shifts; `ecmp` is spraying on one level";
+            self.findings.push(Finding::info("fabric", text));
+        }
+    }
+
     /// Collects the findings of the schedule and the jobs that it leaves without a path.
     fn record_findings(&mut self) {
         let mut found = std::mem::take(&mut self.schedule.findings);
@@ -312,8 +322,8 @@ impl<'a> SimulationRun<'a> {
     }
 }
 
-/// What `scheduler` decides for `jobs` on the fabric of `input`, whose jobs become those that run: on
-/// a fabric that sprays, with flows in parts as they are spread when the first decision is made.
+/// What `scheduler` decides for `jobs` on the fabric of `input`, whose jobs become those that run: what
+/// is sprayed when the first decision is made has its flows in parts from then on.
 fn decide(
     scheduler: Scheduler,
     jobs: &[planner::Job],
@@ -321,19 +331,51 @@ fn decide(
     policy: &Policy,
     in_force: Option<&Schedule>,
 ) -> Schedule {
-    let fabric = input.fabric.clone();
-    if scheduler == Scheduler::Spray || fabric.forwarding() != Forwarding::Spray {
+    if scheduler == Scheduler::Spray {
         if in_force.is_none() {
-            scheduler.adapt_jobs(&fabric, &mut input.jobs);
+            scheduler.adapt_jobs(&input.fabric, &mut input.jobs);
         }
         return scheduler.schedule_jobs(input, policy, in_force);
     }
-    let given = PlanInput { fabric, jobs: jobs.to_vec() };
+    let given = PlanInput { fabric: input.fabric.clone(), jobs: jobs.to_vec() };
     let schedule = scheduler.schedule_jobs(&given, policy, in_force);
     if in_force.is_none() {
-        spray::spread_flows(&given.fabric, &mut input.jobs);
+        input.jobs = jobs_in_parts(&given, &schedule);
     }
-    spray::on_all_paths(input, schedule)
+    spread_schedule(&given, schedule, input)
+}
+
+/// The jobs of `input` with their flows in parts where `schedule` has them sprayed.
+fn jobs_in_parts(input: &PlanInput, schedule: &Schedule) -> Vec<planner::Job> {
+    let mut jobs = input.jobs.clone();
+    for job in jobs.iter_mut().filter(|job| is_sprayed(&input.fabric, schedule, job)) {
+        spray::spread_flows(&input.fabric, std::slice::from_mut(job));
+    }
+    jobs
+}
+
+fn is_sprayed(fabric: &Fabric, schedule: &Schedule, job: &planner::Job) -> bool {
+    let of_plan = || schedule.plan.as_ref()?.job(&job.id).map(|(_, planned)| planned.sprayed);
+    match fabric.forwarding() {
+        Forwarding::Pin => false,
+        Forwarding::Spray => true,
+        Forwarding::Auto => of_plan().unwrap_or(false),
+    }
+}
+
+/// `schedule`, decided for `given`, with a path for each flow of the jobs of `input`, which may be parts
+/// of theirs.
+fn spread_schedule(given: &PlanInput, mut schedule: Schedule, input: &PlanInput) -> Schedule {
+    for (place, (whole, job)) in given.jobs.iter().zip(&input.jobs).enumerate() {
+        schedule.jobs[place].paths = if is_sprayed(&given.fabric, &schedule, job) {
+            spray::on_all_paths(&given.fabric, job)
+        } else if whole.flows.len() != job.flows.len() {
+            spray::on_paths_of(whole, &schedule.jobs[place].paths, job)
+        } else {
+            continue;
+        };
+    }
+    schedule
 }
 
 fn job_error(job: &planner::Job, source: FluidError) -> SimulationError {

@@ -26,6 +26,16 @@ pub enum Forwarding {
     /// Switches spread the packets of every RoCEv2 connection over all paths. The controller decides
     /// levels, and start shifts, and no paths. NICs must accept packets out of order.
     Spray,
+    /// Whichever is expected to keep more GPUs busy, for each group of jobs that could share links: pins
+    /// for its flows, or none, and what has no pin is sprayed.
+    Auto,
+}
+
+impl Forwarding {
+    /// Whether switches spray what has no pin.
+    pub fn sprays(self) -> bool {
+        self != Self::Pin
+    }
 }
 
 impl std::fmt::Display for Forwarding {
@@ -33,6 +43,7 @@ impl std::fmt::Display for Forwarding {
         f.write_str(match self {
             Self::Pin => "pin",
             Self::Spray => "spray",
+            Self::Auto => "auto",
         })
     }
 }

@@ -5,8 +5,11 @@ use planner::ComparisonDocument;
 use command_io::CommandError;
 use command_io::output;
 
-/// Prints the candidates for some jobs, the adopted one first.
-pub(crate) fn print_comparison(comparison: &ComparisonDocument) -> Result<(), CommandError> {
+/// Prints the candidates for some jobs, sprayed or not, the adopted one first.
+pub(crate) fn print_comparison(
+    comparison: &ComparisonDocument,
+    are_sprayed: bool,
+) -> Result<(), CommandError> {
     let headings =
         ["candidate paths", "levels", "GPU utilisation %", "worst slowdown", "longest wait, s"];
     let mut table = output::new_table(headings);
@@ -22,8 +25,14 @@ pub(crate) fn print_comparison(comparison: &ComparisonDocument) -> Result<(), Co
     }
     let jobs = comparison.jobs.join(", ");
     output::print_line(format_args!("\nforecast for {jobs}\n{table}"))?;
-    if let Some(ecmp) = comparison.ecmp_utilization {
-        output::print_line(format_args!("ECMP: {:.2} % in the mean over hashes", ecmp * 100.0))?;
+    if let Some(without) = comparison.ecmp_utilization {
+        let percent = without * 100.0;
+        match are_sprayed {
+            true => output::print_line(format_args!("spraying on one level: {percent:.2} %"))?,
+            false => {
+                output::print_line(format_args!("ECMP: {percent:.2} % in the mean over hashes"))?
+            }
+        }
     }
     if let Some(limit) = comparison.slowdown_limit {
         output::print_line(format_args!(

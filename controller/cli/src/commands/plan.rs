@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use comfy_table::Table;
-use planner::{Plan, PlanDocument};
+use planner::{Plan, PlanDocument, PlannedJobDocument};
 use topology::{Fabric, Finding};
 
 use super::comparison_table;
@@ -90,7 +90,11 @@ fn print_tables(plan: &PlanDocument, flows: bool) -> Result<(), CommandError> {
     }
     output::print_line(format_args!("\n{}", link_table(plan)))?;
     output::print_line(quality_line(plan))?;
-    plan.comparisons.iter().try_for_each(comparison_table::print_comparison)?;
+    for comparison in &plan.comparisons {
+        let is_sprayed =
+            |job: &PlannedJobDocument| job.sprayed && comparison.jobs.contains(&job.id);
+        comparison_table::print_comparison(comparison, plan.jobs.iter().any(is_sprayed))?;
+    }
     plan.findings.iter().try_for_each(output::print_line)
 }
 

@@ -147,7 +147,9 @@ pub(crate) fn print_explanation(args: &ExplainArgs) -> Result<(), CommandError> 
         OutputFormat::Table => {
             output::print_line(explain_level(&why))?;
             why.flows.iter().try_for_each(|flow| output::print_line(explain_path(flow)))?;
-            why.comparison.iter().try_for_each(comparison_table::print_comparison)
+            let are_sprayed = why.flows.iter().any(|flow| flow.sprayed);
+            let mut comparisons = why.comparison.iter();
+            comparisons.try_for_each(|one| comparison_table::print_comparison(one, are_sprayed))
         }
     }
 }

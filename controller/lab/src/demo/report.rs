@@ -321,7 +321,7 @@ impl DemoReport {
     fn baseline(&self) -> &'static str {
         match self.forwarding {
             Forwarding::Pin => "ECMP",
-            Forwarding::Spray => "spraying",
+            Forwarding::Spray | Forwarding::Auto => "spraying",
         }
     }
 
@@ -353,7 +353,7 @@ impl fmt::Display for DemoReport {
             self.calibration.source
         )?;
         match self.forwarding {
-            Forwarding::Pin => writeln!(f, "{}\n", self.path_table())?,
+            Forwarding::Pin | Forwarding::Auto => writeln!(f, "{}\n", self.path_table())?,
             Forwarding::Spray => writeln!(f, "all flows are sprayed over all their paths\n")?,
         }
         writeln!(f, "{}\n", self.link_table())?;
@@ -375,7 +375,7 @@ impl fmt::Display for DemoReport {
                 write!(f, " (paper {})", format_percent(self.gpu_utilization_change.paper))
             }
             // The paper sprays nothing.
-            Forwarding::Spray => Ok(()),
+            Forwarding::Spray | Forwarding::Auto => Ok(()),
         }
     }
 }
@@ -407,7 +407,7 @@ impl DemoReport {
         if self.seeds.len() < 2 {
             let drawn = match self.forwarding {
                 Forwarding::Pin => "ECMP's hash",
-                Forwarding::Spray => "starts",
+                Forwarding::Spray | Forwarding::Auto => "starts",
             };
             return writeln!(f, "one draw of {drawn}; --seeds 10 shows how much of it is luck");
         }

@@ -37,8 +37,18 @@ fn iteration_seconds(files: &Files, command: &str) -> Vec<f64> {
 
 #[test]
 fn packets_behave_as_the_fluid_model_predicts() {
+    check_model(&lab(2, 1.0, 1.0));
+}
+
+#[test]
+fn sprayed_packets_behave_as_the_fluid_model_predicts() {
+    check_model(&format!("forwarding = \"spray\"\n{}", lab(2, 1.0, 1.0)));
+}
+
+/// The iterations of the jobs in packets, against those of the model.
+fn check_model(fabric: &str) {
     let files = Files::with(&[
-        ("lab.toml", lab(2, 1.0, 1.0).as_bytes()),
+        ("lab.toml", fabric.as_bytes()),
         ("jobs.json", jobs().to_string().as_bytes()),
     ]);
     let simulated = iteration_seconds(&files, "simulate --scheduler crux --seconds 2");

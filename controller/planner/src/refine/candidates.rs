@@ -47,6 +47,8 @@ pub enum PathOrigin {
     LeastCongested,
     /// The local search, from the best of the others.
     Searched,
+    /// All of them: switches spray.
+    Sprayed,
 }
 
 /// Where the levels of a candidate come from.
@@ -90,6 +92,7 @@ impl fmt::Display for PathOrigin {
             Self::Greedy => f.write_str("greedy"),
             Self::LeastCongested => f.write_str("least-congested"),
             Self::Searched => f.write_str("searched"),
+            Self::Sprayed => f.write_str("sprayed"),
         }
     }
 }

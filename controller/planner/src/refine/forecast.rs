@@ -21,7 +21,7 @@ use crate::input::{Job, JobId};
 use crate::parallel::map_in_threads;
 use crate::plan::{MOST_CORRECTED, Plan, StartShift};
 use crate::traffic::IndexedTraffic;
-use crate::trunks::planned_fabric;
+use crate::trunks::TrunkedFabric;
 
 /// Starts of the jobs, of which the first is that all start at once; fewer where they cost more.
 /// With four, iterations of jobs with nearly equal periods were off by up to 21 %.
@@ -44,6 +44,8 @@ pub struct IterationForecast {
 /// What all jobs are expected to do.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanForecast {
+    /// GPUs of all jobs.
+    gpus: f64,
     /// Share of the jobs' GPU time in which they compute.
     pub gpu_utilization: f64,
     /// By job; none for one that is not planned or has a flow without a path.
@@ -58,6 +60,16 @@ impl IterationForecast {
 }
 
 impl PlanForecast {
+    /// The forecast of these jobs and of others that share no link with them.
+    fn beside(mut self, other: Self) -> Self {
+        let [own, more] = [&self, &other].map(|forecast| forecast.gpus);
+        let busy = self.gpu_utilization * own + other.gpu_utilization * more;
+        self.gpus = own + more;
+        self.gpu_utilization = if self.gpus > 0.0 { busy / self.gpus } else { 0.0 };
+        self.jobs.extend(other.jobs);
+        self
+    }
+
     /// The iteration of a job, if it ends any.
     pub fn iteration(&self, job: &JobId) -> Option<&IterationForecast> {
         self.jobs.get(job).filter(|forecast| forecast.ends())
@@ -88,9 +100,12 @@ pub fn forecast_independently(fabric: &Fabric, jobs: &[Job], plan: &Plan) -> Pla
 }
 
 /// Forecasts `jobs` on `fabric` as they would run without a controller: paths by hash, each draw
-/// from another start, and all on one level.
+/// from another start, or sprayed, and all on one level.
 pub fn forecast_ecmp(fabric: &Fabric, jobs: &[Job], bytes_on_wire: f64) -> PlanForecast {
-    let fabric = planned_fabric(fabric);
+    let fabric = match fabric.forwarding().sprays() {
+        true => Cow::Owned(TrunkedFabric::new(fabric).fabric),
+        false => Cow::Borrowed(fabric),
+    };
     let traffic = IndexedTraffic::of_jobs(&fabric, jobs);
     let has_paths =
         |job: &usize| traffic.flows[traffic.spans[*job].clone()].iter().all(|flow| flow.has_path);
@@ -155,22 +170,37 @@ impl IterationForecast {
 }
 
 fn forecast_from(fabric: &Fabric, jobs: &[Job], plan: &Plan, runs: &ForecastRuns) -> PlanForecast {
-    let fabric = planned_fabric(fabric);
-    let traffic = IndexedTraffic::of_jobs(&fabric, jobs);
+    let is_sprayed = |job: &&Job| plan.job(&job.id).is_some_and(|(_, planned)| planned.sprayed);
+    let (sprayed, pinned): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(is_sprayed);
+    // Jobs of the two kinds share no link.
+    let of_pins = forecast_jobs(fabric, &pinned, plan, runs);
+    if sprayed.is_empty() {
+        return of_pins;
+    }
+    let trunks = TrunkedFabric::new(fabric);
+    of_pins.beside(forecast_jobs(&trunks.fabric, &sprayed, plan, runs))
+}
+
+/// Forecasts `jobs`, all of them pinned or all sprayed, on the fabric on which they were planned.
+fn forecast_jobs(fabric: &Fabric, jobs: &[&Job], plan: &Plan, runs: &ForecastRuns) -> PlanForecast {
+    let traffic = IndexedTraffic::of_jobs(fabric, jobs.iter().copied());
     // What is sprayed has one path, over trunks.
-    let only_paths = matches!(fabric, Cow::Owned(_)).then(|| hashed_paths(&traffic, 0));
-    let is_sprayed = only_paths.is_some();
-    let mut paths = only_paths.unwrap_or_else(|| vec![LinkPath::EMPTY; traffic.flows.len()]);
+    let only_paths = hashed_paths(&traffic, 0);
+    let mut paths = vec![LinkPath::EMPTY; traffic.flows.len()];
     let mut levels = vec![0; traffic.jobs.len()];
     let mut shifts = vec![None; traffic.jobs.len()];
     let mut planned = Vec::new();
     for (job, of) in traffic.jobs.iter().enumerate() {
         let Some((position, decided)) = plan.job(&of.id) else { continue };
         (levels[job], shifts[job]) = (decided.level, decided.start_shift);
-        let paths = &mut paths[traffic.spans[job].clone()];
-        if !is_sprayed {
-            let flows = paths.iter_mut().zip(plan.flows_of(position));
-            flows.for_each(|(path, flow)| *path = flow.links);
+        let span = traffic.spans[job].clone();
+        let paths = &mut paths[span.clone()];
+        match decided.sprayed {
+            true => paths.copy_from_slice(&only_paths[span]),
+            false => {
+                let flows = paths.iter_mut().zip(plan.flows_of(position));
+                flows.for_each(|(path, flow)| *path = flow.links);
+            }
         }
         if paths.iter().all(|path| !path.is_empty()) {
             planned.push(job);
@@ -191,6 +221,7 @@ fn summarise(traffic: &IndexedTraffic<'_>, jobs: &[usize], found: &[Vec<JobRun>]
         forecast.jobs.insert(id, IterationForecast::of_runs(runs));
     }
     let all: f64 = (0..traffic.jobs.len()).map(gpus).sum();
+    forecast.gpus = all;
     forecast.gpu_utilization = if all > 0.0 { busy / all } else { 0.0 };
     forecast
 }

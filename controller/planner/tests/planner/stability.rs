@@ -21,7 +21,11 @@ pub(crate) fn fabric() -> impl Strategy<Value = Fabric> {
             ..ClosSpec::default()
         });
     let pods = ClosSpec { leaves: 2, spines: 2, pods: 2, cores: 4, ..ClosSpec::default() };
-    let forwarding = prop_oneof![3 => Just(Forwarding::Pin), 1 => Just(Forwarding::Spray)];
+    let forwarding = prop_oneof![
+        3 => Just(Forwarding::Pin),
+        1 => Just(Forwarding::Spray),
+        1 => Just(Forwarding::Auto),
+    ];
     (prop_oneof![3 => two_tiers, 1 => Just(pods)], forwarding).prop_map(|(spec, forwarding)| {
         build_clos("test", &spec).unwrap().with_forwarding(forwarding)
     })

@@ -7,10 +7,10 @@
 //! jobs send, as adaptive routing would.
 
 use planner::{Flow, Job, PlanInput};
-use topology::Fabric;
+use topology::{Fabric, LinkId};
 
 use crate::routes::EqualCostRoutes;
-use crate::schedule::{Schedule, ScheduledJob};
+use crate::schedule::Schedule;
 
 /// Parts of one flow at most. Paths beyond carry nothing of it, which matters little to a link that
 /// many flows share.
@@ -34,15 +34,29 @@ fn parts_of_flows(job: &Job, routes: &EqualCostRoutes) -> Vec<Flow> {
     flows.collect()
 }
 
-/// `schedule`, which was decided for jobs before their flows were taken into parts, for the jobs of
-/// `input`, whose flows are parts: the levels and start shifts, and the parts on their paths in turn.
-pub fn on_all_paths(input: &PlanInput, schedule: Schedule) -> Schedule {
-    let routes = EqualCostRoutes::for_input(input);
-    let jobs = input.jobs.iter().zip(schedule.jobs).map(|(job, scheduled)| ScheduledJob {
-        paths: routes.paths_in_turn(job, |paths| paths),
-        ..scheduled
-    });
-    Schedule { jobs: jobs.collect(), ..schedule }
+/// The paths of a job's flows, which are parts: in turn.
+pub fn on_all_paths(fabric: &Fabric, job: &Job) -> Vec<Vec<LinkId>> {
+    let mut routes = EqualCostRoutes::new(fabric);
+    routes.add_job(job);
+    routes.paths_in_turn(job, |paths| paths)
+}
+
+/// The paths of the flows of `job`, which may be the parts of those of `whole`: each has that of its flow.
+pub fn on_paths_of(whole: &Job, paths: &[Vec<LinkId>], job: &Job) -> Vec<Vec<LinkId>> {
+    let mut parts = job.flows.iter().peekable();
+    let mut chosen = Vec::with_capacity(job.flows.len());
+    for (flow, path) in whole.flows.iter().zip(paths) {
+        let mut left = flow.bytes;
+        // Parts of one flow are equal: half of one is more than a rounding error.
+        while let Some(part) = parts.next_if(|part| left >= part.bytes / 2.0) {
+            left -= part.bytes;
+            chosen.push(path.clone());
+            if left <= 0.0 {
+                break;
+            }
+        }
+    }
+    chosen
 }
 
 /// The parts of a flow on its paths in turn, one level.

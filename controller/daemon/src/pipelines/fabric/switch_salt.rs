@@ -6,7 +6,7 @@
 
 use p4::entry::TableEntry;
 use p4::fabric::{self, HashSlice};
-use topology::{Forwarding, Tier};
+use topology::Tier;
 
 use super::switch_context::SwitchContext;
 
@@ -16,10 +16,8 @@ pub(super) fn build_salts(site: &SwitchContext<'_>) -> Vec<TableEntry> {
 }
 
 pub(super) fn build_strides(site: &SwitchContext<'_>) -> Vec<TableEntry> {
-    match site.shared.fabric.forwarding() {
-        Forwarding::Spray => vec![fabric::spraying(slice_of(site))],
-        Forwarding::Pin => Vec::new(),
-    }
+    let sprays = site.shared.fabric.forwarding().sprays();
+    sprays.then(|| fabric::spraying(slice_of(site))).into_iter().collect()
 }
 
 fn slice_of(site: &SwitchContext<'_>) -> HashSlice {

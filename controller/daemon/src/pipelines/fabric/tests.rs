@@ -17,8 +17,8 @@ use planner::{
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::{
-    AvailabilityChange, BufferDependencyGraph, Fabric, FabricParts, Forwarding, HostId, LinkId, NicId,
-    SwitchId, Tier,
+    AvailabilityChange, BufferDependencyGraph, Fabric, FabricParts, Forwarding, HostId, LinkId,
+    NicId, SwitchId, Tier,
 };
 
 use self::walk::{Packet, walk};
