@@ -511,6 +511,25 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_that_cannot_spray_is_named() {
+        let sprays = GOOD.replacen(r#""lab","#, r#""lab", "forwarding": "spray","#, 1);
+        assert_eq!(
+            parse_fabric(&sprays, DocumentFormat::Json, "lab").unwrap().forwarding(),
+            Forwarding::Spray
+        );
+        let text = sprays.replacen(r#""lab","#, r#""lab", "pipelines": {"leaf": "sai"},"#, 1);
+        let error = parse_fabric(&text, DocumentFormat::Json, "lab").unwrap_err().to_string();
+        assert!(error.contains("forwarding: leaf1 runs `sai`"), "{error}");
+        let text = GOOD.replacen(r#""lab","#, r#""lab", "forwarding": "sprya","#, 1);
+        assert!(
+            parse_fabric(&text, DocumentFormat::Json, "lab")
+                .unwrap_err()
+                .to_string()
+                .contains("spray")
+        );
+    }
+
+    #[test]
     fn programs_are_named_by_tier_or_by_switch() {
         let text = GOOD.replacen(r#""lab","#, r#""lab", "pipelines": {"leaf": "sai"},"#, 1);
         let text = text.replacen(r#""device_id": 2"#, r#""device_id": 2, "pipeline": "fabric""#, 1);

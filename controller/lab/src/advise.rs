@@ -34,6 +34,11 @@ pub(crate) struct AdviseArgs {
 pub(crate) fn run_advise(args: &AdviseArgs) -> Result<(), CommandError> {
     let known = args.documents.read_documents()?;
     known.findings.iter().for_each(|finding| eprintln!("{finding}"));
+    if known.input.fabric.forwarding().sprays() {
+        let text = "forwarding: advice is for a fabric whose flows are pinned; leave it out, or use \
+                    `crux compare`";
+        return Err(CommandError::input(&args.documents.fabric, text));
+    }
     let jobs = selected_jobs(&known.input, args.job.as_deref())?;
     let advices = advise_jobs(&known.input, &known.policy, &jobs)
         .map_err(|error| CommandError::input(&args.documents.jobs, explain_error(&error)))?;

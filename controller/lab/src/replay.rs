@@ -113,6 +113,10 @@ impl ReplayArgs {
             return Err(CommandError::input("--volume", what));
         }
         let fabric = files::read_fabric(&self.fabric)?;
+        if fabric.forwarding().sprays() {
+            let text = "forwarding: a replay pins flows; leave it out, or use `crux simulate`";
+            return Err(CommandError::input(&self.fabric, text));
+        }
         let levels = planner::PolicyDocument::default_levels(&fabric);
         let policy = files::policy_with(self.policy.as_deref(), levels, |document| {
             // A comparison at every event takes minutes for every day of the trace.

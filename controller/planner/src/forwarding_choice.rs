@@ -126,9 +126,11 @@ fn merge_reports(
     report.bounds.max_load = report.links.iter().map(|link| link.load).fold(0.0, f64::max);
     let lower_bound = &mut report.bounds.max_load_lower_bound;
     *lower_bound = lower_bound.min(sprayed.bounds.max_load_lower_bound);
-    for finding in sprayed.findings {
-        if !report.findings.contains(&finding) {
-            report.findings.push(finding);
+    if is_sprayed.contains(&true) {
+        for finding in sprayed.findings {
+            if !report.findings.contains(&finding) {
+                report.findings.push(finding);
+            }
         }
     }
     for (job, (own, other)) in report.rationales.iter_mut().zip(sprayed.rationales).enumerate() {

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 use topology::groups::DisjointSets;
 use topology::{
-    AvailabilityChange, Bandwidth, Fabric, FabricNode, FabricParts, Link, LinkEndpoint, LinkId,
-    LinkPath, Nic, Switch, SwitchId, Tier,
+    AvailabilityChange, Bandwidth, Fabric, FabricNode, FabricParts, Finding, Link, LinkEndpoint,
+    LinkId, LinkPath, Nic, Switch, SwitchId, Tier,
 };
 
 use crate::plan::{Plan, PlannedFlow};
@@ -91,6 +91,10 @@ impl TrunkedFabric {
         };
         report.links = report.links.into_iter().flat_map(original).collect();
         report.links.sort_by_key(|load| load.link);
+        if !report.rationales.is_empty() {
+            let text = "jobs are sprayed: their flows have no paths of their own, and links are not planned";
+            report.findings.push(Finding::info("forwarding", text));
+        }
         for rationale in &mut report.rationales {
             rationale.bottleneck =
                 rationale.bottleneck.and_then(|link| self.members_of(link).first().copied());

@@ -12,5 +12,6 @@ mod plan_memory;
 mod planning;
 mod scenario;
 mod settled;
+mod spraying;
 mod stability;
 mod start_shifts;
