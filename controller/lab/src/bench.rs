@@ -6,7 +6,6 @@ mod fairness;
 mod families;
 mod faults;
 mod forwarding;
-mod modes;
 mod packets;
 mod parallel_cases;
 mod period;
@@ -28,7 +27,6 @@ pub(crate) enum BenchCommand {
     Families(families::FamilyArgs),
     Faults(faults::FaultsArgs),
     Forwarding(forwarding::ForwardingArgs),
-    Modes(modes::ModesArgs),
     Packets(packets::PacketsArgs),
     Period(period::PeriodArgs),
     Queues(queues::QueuesArgs),
@@ -45,7 +43,6 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Families(args) => families::run_families(args),
         BenchCommand::Faults(args) => faults::run_faults(args),
         BenchCommand::Forwarding(args) => forwarding::run_forwarding(args),
-        BenchCommand::Modes(args) => modes::run_modes(args),
         BenchCommand::Packets(args) => packets::run_packets(args),
         BenchCommand::Period(args) => period::run_period(args),
         BenchCommand::Queues(args) => queues::run_queues(args),

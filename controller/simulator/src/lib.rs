@@ -14,7 +14,6 @@ mod crux_variants;
 pub mod decisions;
 mod demand;
 mod fault;
-pub mod modes;
 mod outcome;
 pub mod replay;
 pub mod rounds;

@@ -59,7 +59,7 @@ const EXAMPLES: [Example; 25] = [
         "crux place --fabric lab.toml --jobs jobs.json --gpus 16 --model gpt-24l/A100",
         "gpt iterates",
     ),
-    ("crux advise --fabric lab.toml --jobs jobs.toml", "qp-ecmp"),
+    ("crux advise --fabric lab.toml --jobs jobs.toml", "ecmp"),
     ("crux simulate --fabric lab.toml --jobs jobs.toml --scheduler crux", "gpt"),
     (
         "crux simulate --fabric lab.toml --jobs jobs.toml --scheduler varys --seconds 60 \
@@ -87,7 +87,7 @@ const EXAMPLES: [Example; 25] = [
     ),
     ("crux bench faults --schedules 1 --seed 4711 --explain", "\"divergent\": []"),
     ("crux bench decisions --cases 1 --seed 1 --first 262", "1 cases of seed 1"),
-    ("crux bench modes --cases 1 --seed 1 --first 17", "1 cases of seed 1"),
+    ("crux bench forwarding --cases 1 --seed 1 --first 17", "1 cases of seed 1"),
 ];
 
 fn files() -> Files {
