@@ -18,6 +18,7 @@ use topology::Finding;
 
 use super::simulate::experiment::ExperimentArgs;
 use crate::progress::ProgressGroup;
+use crate::scheduler_process::{AnyScheduler, SchedulerCommandArgs};
 use command_io::CommandError;
 use command_io::output::{self, FormatArg, OutputFormat};
 
@@ -30,7 +31,8 @@ use command_io::output::{self, FormatArg, OutputFormat};
 Examples:
   crux compare --fabric lab.toml --jobs jobs.toml
   crux compare --fabric lab.toml --jobs jobs.toml --schedulers ecmp,crux --seconds 60 --levels 3
-  crux compare --fabric lab.toml --jobs jobs.toml --html comparison.html")]
+  crux compare --fabric lab.toml --jobs jobs.toml --html comparison.html
+  crux compare --fabric lab.toml --jobs jobs.toml --scheduler-command 'python3 least_loaded.py'")]
 pub(crate) struct CompareArgs {
     #[command(flatten)]
     experiment: ExperimentArgs,
@@ -42,6 +44,8 @@ pub(crate) struct CompareArgs {
         default_value = "ecmp,sincronia,varys,taccl,cassini,crux"
     )]
     schedulers: Vec<Scheduler>,
+    #[command(flatten)]
+    command: SchedulerCommandArgs,
     /// Also write a page with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
@@ -59,7 +63,11 @@ pub(super) struct ComparedRuns {
 
 pub(crate) fn run_compare(args: &CompareArgs) -> Result<(), CommandError> {
     let (experiment, findings) = args.experiment.read_experiment()?;
-    let compared = compare_schedulers(experiment.clone(), &args.schedulers, findings)
+    let schedulers: Vec<AnyScheduler> = { args.schedulers.iter().copied() }
+        .map(AnyScheduler::Named)
+        .chain(args.command.scheduler()?)
+        .collect();
+    let compared = compare_schedulers(experiment.clone(), &schedulers, findings)
         .map_err(|error| args.experiment.simulation_error(&error))?;
     if let Some(file) = &args.html {
         let page = page::render_page(&experiment, &compared);
@@ -84,7 +92,7 @@ const CLOSE_UP_BINS: usize = 480;
 /// Simulates every one of `schedulers`, for the comparison and its figures.
 pub(super) fn compare_schedulers(
     mut experiment: SimulationExperiment,
-    schedulers: &[Scheduler],
+    schedulers: &[AnyScheduler],
     findings: Vec<Finding>,
 ) -> Result<ComparedRuns, SimulationError> {
     let alone = IsolatedJob::for_experiment(&experiment)?;
@@ -103,7 +111,7 @@ pub(super) fn compare_schedulers(
         .par_iter()
         .map(|scheduler| {
             let bar = progress.add_bar(scheduler.name(), seconds as u64);
-            simulator::simulate_experiment(&experiment, *scheduler, &mut |now| {
+            simulator::simulate_experiment(&experiment, scheduler.start()?, &mut |now| {
                 bar.set_position(now as u64);
             })
         })

@@ -19,6 +19,7 @@ mod place;
 mod progress;
 mod replay;
 mod reproduce;
+mod scheduler_process;
 pub mod schema;
 mod simulate;
 mod transport_flags;

@@ -5,10 +5,11 @@
 pub(crate) mod experiment;
 
 use comfy_table::Table;
-use simulator::{Scheduler, SimulationOutcome};
+use simulator::{Scheduler, SimulationError, SimulationOutcome};
 
 use self::experiment::ExperimentArgs;
 use crate::progress::progress_bar;
+use crate::scheduler_process::{AnyScheduler, SchedulerCommandArgs};
 use command_io::CommandError;
 use command_io::output::{self, FormatArg, OutputFormat};
 
@@ -25,13 +26,21 @@ Examples:
   crux simulate --fabric lab.toml --jobs jobs.toml --scheduler crux
   crux simulate --fabric lab.toml --jobs jobs.toml --scheduler varys --seconds 60 --levels 3
   crux simulate --fabric lab.toml --jobs jobs.toml --scheduler crux \\
-      --fail leaf1-spine1@10s --repair leaf1-spine1@40s --format json > outcome.json")]
+      --fail leaf1-spine1@10s --repair leaf1-spine1@40s --format json > outcome.json
+  crux simulate --fabric lab.toml --jobs jobs.toml --scheduler-command 'python3 least_loaded.py'")]
 pub(crate) struct SimulateArgs {
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// The scheduler
-    #[arg(long, value_name = "NAME")]
-    scheduler: Scheduler,
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
+    scheduler: Option<Scheduler>,
+    #[command(flatten)]
+    command: SchedulerCommandArgs,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -41,9 +50,13 @@ const BUSIEST: usize = 10;
 
 pub(crate) fn run_simulate(args: &SimulateArgs) -> Result<(), CommandError> {
     let (experiment, findings) = args.experiment.read_experiment()?;
-    let progress = progress_bar(args.scheduler.name(), experiment.seconds as u64);
-    let simulated = simulator::simulate_experiment(&experiment, args.scheduler, &mut |now| {
-        progress.set_position(now as u64);
+    let named = args.scheduler.map(AnyScheduler::Named);
+    let scheduler = named.or(args.command.scheduler()?).expect("clap requires one of them");
+    let progress = progress_bar(scheduler.name(), experiment.seconds as u64);
+    let simulated = scheduler.start().map_err(SimulationError::from).and_then(|source| {
+        simulator::simulate_experiment(&experiment, source, &mut |now| {
+            progress.set_position(now as u64);
+        })
     });
     let mut outcome = simulated.map_err(|error| args.experiment.simulation_error(&error))?.outcome;
     outcome.findings.splice(0..0, findings);

@@ -20,7 +20,9 @@ pub mod replay;
 pub mod rounds;
 mod routes;
 mod schedule;
+mod schedule_source;
 mod scheduler;
+mod scheduler_exchange;
 mod simulation;
 mod timeline;
 pub mod trace;
@@ -31,7 +33,9 @@ pub use fault::{FabricFault, FaultParseError};
 pub use outcome::{JobOutcome, LevelOutcome, LinkOutcome, SimulationOutcome};
 pub use routes::EqualCostRoutes;
 pub use schedule::{Schedule, ScheduledJob};
+pub use schedule_source::{ScheduleFailure, ScheduleSource};
 pub use scheduler::{Scheduler, UnknownScheduler};
+pub use scheduler_exchange::{ReplyError, SchedulerCall, SchedulerReply, SchedulerRequest};
 pub use simulation::{
     SimulationError, SimulationExperiment, SimulationResult, alone_seconds, simulate_experiment,
     simulate_plan,

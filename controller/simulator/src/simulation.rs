@@ -16,6 +16,7 @@ use crate::demand::LinkDemand;
 use crate::fault::FabricFault;
 use crate::outcome::SimulationOutcome;
 use crate::schedule::{Schedule, ScheduledJob};
+use crate::schedule_source::{ScheduleFailure, ScheduleSource};
 use crate::scheduler::Scheduler;
 use crate::timeline::{Timeline, TimelineRecorder, TimelineView};
 
@@ -62,6 +63,9 @@ pub enum SimulationError {
         /// Simulated time, in seconds.
         seconds: f64,
     },
+    /// A scheduler outside of this program gave no valid schedule.
+    #[error(transparent)]
+    Scheduler(#[from] ScheduleFailure),
     /// The engine refuses what the fabric or a schedule says.
     #[error("rejected by the fluid engine")]
     Engine(#[source] FluidError),
@@ -83,17 +87,17 @@ pub struct SimulationResult {
 /// fifty times.
 ///
 /// # Errors
-/// A horizon or a job that makes no sense.
+/// A horizon or a job that makes no sense, or a scheduler that gives no valid schedule.
 pub fn simulate_experiment(
     experiment: &SimulationExperiment,
-    scheduler: Scheduler,
+    mut scheduler: impl ScheduleSource,
     progress: &mut dyn FnMut(f64),
 ) -> Result<SimulationResult, SimulationError> {
     let seconds = experiment.seconds;
     if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
         return Err(SimulationError::Horizon(seconds));
     }
-    let mut run = SimulationRun::new(experiment, scheduler)?;
+    let mut run = SimulationRun::new(experiment, &mut scheduler)?;
     let mut faults: Vec<&FabricFault> = experiment.faults.iter().collect();
     faults.sort_by(|a, b| a.at_seconds.total_cmp(&b.at_seconds));
     for fault in faults.into_iter().filter(|fault| fault.at_seconds < seconds) {
@@ -114,7 +118,8 @@ pub fn simulate_plan(
 ) -> Result<SimulationResult, SimulationError> {
     let schedule = crux_variants::schedule_from_levels(&experiment.input, plan);
     let input = experiment.input.clone();
-    let mut run = SimulationRun::with_schedule(experiment, Scheduler::Crux, input, schedule)?;
+    let mut crux = Scheduler::Crux;
+    let mut run = SimulationRun::with_schedule(experiment, &mut crux, input, schedule)?;
     run.run_until(experiment.seconds, &mut |_| {})?;
     Ok(run.into_result())
 }
@@ -148,7 +153,7 @@ pub fn alone_seconds(
 /// Everything that changes while time passes.
 struct SimulationRun<'a> {
     experiment: &'a SimulationExperiment,
-    scheduler: Scheduler,
+    scheduler: &'a mut dyn ScheduleSource,
     /// The input with the fabric as it is now.
     input: PlanInput,
     schedule: Schedule,
@@ -165,17 +170,17 @@ const REPORTS: f64 = 50.0;
 impl<'a> SimulationRun<'a> {
     fn new(
         experiment: &'a SimulationExperiment,
-        scheduler: Scheduler,
+        scheduler: &'a mut dyn ScheduleSource,
     ) -> Result<Self, SimulationError> {
         let mut input = experiment.input.clone();
         scheduler.adapt_jobs(&input.fabric, &mut input.jobs);
-        let schedule = scheduler.schedule_jobs(&input, &experiment.policy, None);
+        let schedule = scheduler.schedule_jobs(&input, &experiment.policy, None)?;
         Self::with_schedule(experiment, scheduler, input, schedule)
     }
 
     fn with_schedule(
         experiment: &'a SimulationExperiment,
-        scheduler: Scheduler,
+        scheduler: &'a mut dyn ScheduleSource,
         input: PlanInput,
         schedule: Schedule,
     ) -> Result<Self, SimulationError> {
@@ -259,7 +264,7 @@ impl<'a> SimulationRun<'a> {
             }
         }
         let policy = &self.experiment.policy;
-        self.schedule = self.scheduler.schedule_jobs(&self.input, policy, Some(&self.schedule));
+        self.schedule = self.scheduler.schedule_jobs(&self.input, policy, Some(&self.schedule))?;
         self.recorder.update_schedule(&self.input, &self.schedule);
         self.record_findings();
         self.apply_schedule().map_err(SimulationError::Engine)?;

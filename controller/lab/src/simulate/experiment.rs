@@ -51,7 +51,9 @@ impl ExperimentArgs {
             SimulationError::Job { source, .. } => {
                 CommandError::input(&self.documents.jobs, format_args!("{error}: {source}"))
             }
-            SimulationError::Engine(_) => CommandError::failed(error),
+            SimulationError::Scheduler(_) | SimulationError::Engine(_) => {
+                CommandError::failed(error)
+            }
         }
     }
 
