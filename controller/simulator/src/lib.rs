@@ -24,6 +24,7 @@ mod schedule_source;
 mod scheduler;
 mod scheduler_exchange;
 mod simulation;
+mod switch_hash;
 mod timeline;
 pub mod trace;
 
@@ -40,4 +41,5 @@ pub use simulation::{
     SimulationError, SimulationExperiment, SimulationResult, alone_seconds, simulate_experiment,
     simulate_plan,
 };
+pub use switch_hash::{HashedScheduler, SwitchHash, UnknownSwitchHash};
 pub use timeline::{BANDS, LinkSeries, LinkTier, TierSeries, Timeline, TimelineView};

@@ -269,3 +269,26 @@ fn a_reproduction_has_rows_assumptions_and_a_page() {
     assert!(page.contains("<svg") && page.contains("1.530"));
     refused(&crux(&["crux-fig8"]), &["crux-fig7", "all"]);
 }
+
+/// Three cells of the map with two seeds, one after the other.
+fn run_map(folder: &Files) -> Output {
+    folder.crux(&["map", "run", "--results", "map.jsonl", "--shard", "97/128", "--seeds", "2"])
+}
+
+#[test]
+fn a_map_that_was_interrupted_goes_on_to_the_same_results() {
+    let folder = folder();
+    printed(&run_map(&folder));
+    let whole = folder.text("map.jsonl");
+    assert_eq!(whole.lines().count(), 6);
+    for line in whole.lines() {
+        let result: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(result["hashes"][0].as_object().unwrap().len(), 10);
+    }
+    folder.write("map.jsonl", &whole[..whole.len() * 2 / 3]);
+    printed(&run_map(&folder));
+    assert_eq!(folder.text("map.jsonl"), whole);
+    refused(&folder.crux(&["map", "merge", "map.jsonl"]), &["762 results are missing", "cell 0"]);
+    let wrong = ["map", "run", "--results", "map.jsonl", "--shard", "4/3"];
+    refused(&folder.crux(&wrong), &["`4/3` must be I/N with I from 1 to N"]);
+}
