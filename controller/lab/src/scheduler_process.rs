@@ -12,7 +12,10 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use planner::{PlanInput, Policy};
-use simulator::{Schedule, ScheduleFailure, ScheduleSource, Scheduler, SchedulerCall};
+use simulator::{
+    HashedScheduler, Schedule, ScheduleFailure, ScheduleSource, Scheduler, SchedulerCall,
+    SwitchHash,
+};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::runtime::Runtime;
@@ -27,9 +30,9 @@ const REPLY_MAX: u64 = 16 << 20;
 /// The longest deadline.
 const MOST_SECONDS: f64 = 3_600.0;
 
-/// Which programs schedule, beside the schedulers that are known by name.
+/// What schedules, beside the names of schedulers.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct SchedulerCommandArgs {
+pub(crate) struct SchedulerArgs {
     /// A program that schedules, as a line for the shell; it reads and writes one JSON object a
     /// line (crux schema scheduler-request, scheduler-reply). Its name in tables is `command`
     #[arg(long = "scheduler-command", value_name = "CMD")]
@@ -37,11 +40,20 @@ pub(crate) struct SchedulerCommandArgs {
     /// Time that the program may take for a reply
     #[arg(long = "scheduler-deadline", value_name = "SECONDS", default_value_t = 10.0)]
     deadline: f64,
+    /// How switches hash where a scheduler leaves paths to ECMP: independent, same-function or
+    /// same-function-and-seed, which polarise
+    #[arg(long, value_name = "HASH", default_value_t)]
+    switch_hash: SwitchHash,
 }
 
-impl SchedulerCommandArgs {
+impl SchedulerArgs {
+    /// A scheduler by its name, on switches as the arguments say.
+    pub(crate) fn named(&self, scheduler: Scheduler) -> AnyScheduler {
+        AnyScheduler::Named(HashedScheduler { scheduler, hash: self.switch_hash })
+    }
+
     /// The program, if there is one.
-    pub(crate) fn scheduler(&self) -> Result<Option<AnyScheduler>, CommandError> {
+    pub(crate) fn program(&self) -> Result<Option<AnyScheduler>, CommandError> {
         if !(self.deadline > 0.0 && self.deadline <= MOST_SECONDS) {
             let what = format!("{} must be above 0 and at most {MOST_SECONDS}", self.deadline);
             return Err(CommandError::input("--scheduler-deadline", what));
@@ -55,14 +67,14 @@ impl SchedulerCommandArgs {
 /// A scheduler by its name, or a program.
 #[derive(Clone, Debug)]
 pub(crate) enum AnyScheduler {
-    Named(Scheduler),
+    Named(HashedScheduler),
     Command { command: String, deadline: Duration },
 }
 
 impl AnyScheduler {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Named(scheduler) => Scheduler::name(*scheduler),
+            Self::Named(hashed) => Scheduler::name(hashed.scheduler),
             Self::Command { .. } => COMMAND,
         }
     }
@@ -70,7 +82,7 @@ impl AnyScheduler {
     /// What decides in one simulation.
     pub(crate) fn start(&self) -> Result<Box<dyn ScheduleSource>, ScheduleFailure> {
         Ok(match self {
-            Self::Named(scheduler) => Box::new(*scheduler),
+            Self::Named(hashed) => Box::new(*hashed),
             Self::Command { command, deadline } => {
                 Box::new(SchedulerProcess::start(command, *deadline)?)
             }

@@ -3,13 +3,15 @@
 //! [`experiment`] reads what `crux compare` reads as well; here it is run once and printed.
 
 pub(crate) mod experiment;
+pub(crate) mod outcome_csv;
 
 use comfy_table::Table;
 use simulator::{Scheduler, SimulationError, SimulationOutcome};
 
 use self::experiment::ExperimentArgs;
+use self::outcome_csv::CsvRun;
 use crate::progress::progress_bar;
-use crate::scheduler_process::{AnyScheduler, SchedulerCommandArgs};
+use crate::scheduler_process::SchedulerArgs;
 use command_io::CommandError;
 use command_io::output::{self, FormatArg, OutputFormat};
 
@@ -40,7 +42,7 @@ pub(crate) struct SimulateArgs {
     )]
     scheduler: Option<Scheduler>,
     #[command(flatten)]
-    command: SchedulerCommandArgs,
+    source: SchedulerArgs,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -50,8 +52,8 @@ const BUSIEST: usize = 10;
 
 pub(crate) fn run_simulate(args: &SimulateArgs) -> Result<(), CommandError> {
     let (experiment, findings) = args.experiment.read_experiment()?;
-    let named = args.scheduler.map(AnyScheduler::Named);
-    let scheduler = named.or(args.command.scheduler()?).expect("clap requires one of them");
+    let named = args.scheduler.map(|scheduler| args.source.named(scheduler));
+    let scheduler = named.or(args.source.program()?).expect("clap requires one of them");
     let progress = progress_bar(scheduler.name(), experiment.seconds as u64);
     let simulated = scheduler.start().map_err(SimulationError::from).and_then(|source| {
         simulator::simulate_experiment(&experiment, source, &mut |now| {
@@ -60,6 +62,7 @@ pub(crate) fn run_simulate(args: &SimulateArgs) -> Result<(), CommandError> {
     });
     let mut outcome = simulated.map_err(|error| args.experiment.simulation_error(&error))?.outcome;
     outcome.findings.splice(0..0, findings);
+    args.experiment.write_csv(&[CsvRun { seed: 1, outcomes: std::slice::from_ref(&outcome) }])?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&outcome),
         OutputFormat::Table => print_tables(&outcome),

@@ -10,7 +10,7 @@ use placement::{FreeGpus, GpuCluster};
 use planner::Job;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use simulator::{Scheduler, SimulationOutcome};
+use simulator::{HashedScheduler, Scheduler, SimulationOutcome, SwitchHash};
 use topology::Fabric;
 
 use super::cluster::paper_utilisation;
@@ -74,7 +74,9 @@ fn reproduce_snapshot(
     for seed in options.all_seeds() {
         let jobs = draw_snapshot(&fabric, set, seed)?;
         let experiment = testbed::default_experiment(fabric.clone(), jobs, SECONDS);
-        let all = Scheduler::ALL.map(AnyScheduler::Named);
+        let all = Scheduler::ALL.map(|scheduler| {
+            AnyScheduler::Named(HashedScheduler { scheduler, hash: SwitchHash::Independent })
+        });
         let compared = compare::compare_schedulers(experiment, &all, Vec::new());
         seen.push(compared.map_err(CommandError::failed)?);
     }
