@@ -19,7 +19,7 @@ pub struct SchedulerComparison {
     pub alone: Vec<IsolatedJob>,
     /// What came of each scheduler, in the order asked for.
     pub outcomes: Vec<SimulationOutcome>,
-    /// The same over several draws of UDP source ports, on which hashed paths depend; empty if
+    /// Utilisation over several draws of UDP source ports, on which hashed paths depend; empty if
     /// there is only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub draws: Vec<SchedulerDraws>,
@@ -35,7 +35,7 @@ pub struct SchedulerDraws {
     pub count: u32,
     /// Share of the jobs' GPU time in which they computed.
     pub gpu_utilization: ValueSpread,
-    /// The same above that of the first scheduler with the same ports.
+    /// Its difference from that of the first scheduler with equal ports.
     pub gain: ValueSpread,
 }
 

@@ -36,12 +36,12 @@ pub use job_moves::{JobMove, suggest_moves};
 pub use outcome::{JobOutcome, LevelOutcome, LinkOutcome, SimulationOutcome};
 pub use routes::EqualCostRoutes;
 pub use schedule::{Schedule, ScheduledJob};
-pub use schedule_source::{ScheduleFailure, ScheduleSource};
+pub use schedule_source::{HashedScheduler, ScheduleFailure, ScheduleSource};
 pub use scheduler::{Scheduler, UnknownScheduler};
 pub use scheduler_exchange::{ReplyError, SchedulerCall, SchedulerReply, SchedulerRequest};
 pub use simulation::{
     SimulationError, SimulationExperiment, SimulationResult, alone_seconds, simulate_experiment,
     simulate_plan,
 };
-pub use switch_hash::{HashedScheduler, SwitchHash, UnknownSwitchHash};
+pub use switch_hash::{SwitchHash, UnknownSwitchHash};
 pub use timeline::{BANDS, LinkSeries, LinkTier, TierSeries, Timeline, TimelineView};

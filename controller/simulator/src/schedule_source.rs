@@ -3,8 +3,10 @@
 use planner::{Job, PlanInput, Policy};
 use topology::Fabric;
 
+use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
 use crate::scheduler::Scheduler;
+use crate::switch_hash::SwitchHash;
 
 /// Decides paths, levels and start shifts for the jobs of a simulation.
 pub trait ScheduleSource {
@@ -52,6 +54,40 @@ impl ScheduleSource for Scheduler {
         previous: Option<&Schedule>,
     ) -> Result<Schedule, ScheduleFailure> {
         Ok(Self::schedule_jobs(*self, input, policy, previous))
+    }
+}
+
+/// A scheduler on switches with these hashes. The planner's own paths do not depend on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashedScheduler {
+    /// Decides.
+    pub scheduler: Scheduler,
+    /// What ECMP does where it does not.
+    pub hash: SwitchHash,
+}
+
+impl ScheduleSource for HashedScheduler {
+    fn name(&self) -> &str {
+        self.scheduler.name()
+    }
+
+    fn adapt_jobs(&self, fabric: &Fabric, jobs: &mut [Job]) {
+        self.scheduler.adapt_jobs(fabric, jobs);
+    }
+
+    fn schedule_jobs(
+        &mut self,
+        input: &PlanInput,
+        policy: &Policy,
+        previous: Option<&Schedule>,
+    ) -> Result<Schedule, ScheduleFailure> {
+        let routes = EqualCostRoutes::for_input(input).with_hash(self.hash);
+        Ok(match self.scheduler {
+            Scheduler::Crux | Scheduler::CruxPsPa => {
+                self.scheduler.schedule_jobs(input, policy, previous)
+            }
+            baseline => baseline.schedule_along_routes(&routes, input, policy),
+        })
     }
 }
 

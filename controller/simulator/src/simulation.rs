@@ -232,10 +232,12 @@ impl<'a> SimulationRun<'a> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<(), SimulationError> {
         let step = self.experiment.seconds / REPORTS;
-        while self.engine.now_seconds() < seconds {
-            let next = (self.engine.now_seconds() + step).min(seconds);
-            self.advance_engine(next).map_err(SimulationError::Engine)?;
-            progress(next);
+        let mut now = self.engine.now_seconds();
+        // The engine's clock ticks, so its time may stay below `seconds` for ever.
+        while now < seconds {
+            now = (now + step).min(seconds);
+            self.advance_engine(now).map_err(SimulationError::Engine)?;
+            progress(now);
         }
         Ok(())
     }

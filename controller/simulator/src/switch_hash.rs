@@ -7,14 +7,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use planner::{PlanInput, Policy};
-use topology::Fabric;
-
-use crate::routes::EqualCostRoutes;
-use crate::schedule::Schedule;
-use crate::schedule_source::{ScheduleFailure, ScheduleSource};
-use crate::scheduler::Scheduler;
-
 /// What every switch makes of the CRC of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SwitchHash {
@@ -29,7 +21,7 @@ pub enum SwitchHash {
 }
 
 impl SwitchHash {
-    /// All of them.
+    /// The one that collides least comes first.
     pub const ALL: [Self; 3] = [Self::Independent, Self::SameFunction, Self::SameFunctionAndSeed];
 
     /// The name that users write.
@@ -81,40 +73,6 @@ impl FromStr for SwitchHash {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|known| known.name() == name);
         known.ok_or_else(|| UnknownSwitchHash(name.to_owned()))
-    }
-}
-
-/// A scheduler on switches with these hashes. The planner's own paths do not depend on them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HashedScheduler {
-    /// Decides.
-    pub scheduler: Scheduler,
-    /// What ECMP does where it does not.
-    pub hash: SwitchHash,
-}
-
-impl ScheduleSource for HashedScheduler {
-    fn name(&self) -> &str {
-        self.scheduler.name()
-    }
-
-    fn adapt_jobs(&self, fabric: &Fabric, jobs: &mut [planner::Job]) {
-        self.scheduler.adapt_jobs(fabric, jobs);
-    }
-
-    fn schedule_jobs(
-        &mut self,
-        input: &PlanInput,
-        policy: &Policy,
-        previous: Option<&Schedule>,
-    ) -> Result<Schedule, ScheduleFailure> {
-        let routes = EqualCostRoutes::for_input(input).with_hash(self.hash);
-        Ok(match self.scheduler {
-            Scheduler::Crux | Scheduler::CruxPsPa => {
-                self.scheduler.schedule_jobs(input, policy, previous)
-            }
-            baseline => baseline.schedule_along_routes(&routes, input, policy),
-        })
     }
 }
 

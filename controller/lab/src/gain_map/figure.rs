@@ -18,9 +18,12 @@ const OCHRE: ThemeShade = SERIES[5];
 /// Points from which a field is so strong; fields below the first are level.
 const STEPS: [(f64, usize); 4] = [(0.5, 6), (3.0, 4), (8.0, 3), (15.0, 1)];
 
+/// What a panel shows, and the points that a cell has there.
+type MapPanel = (&'static str, fn(&CellGains) -> f64);
+
 pub(super) fn draw_map(map: &GainMap) -> String {
     let all = CellGains::of_map(map);
-    let panels: [(&str, fn(&CellGains) -> f64); 2] = [
+    let panels: [MapPanel; 2] = [
         (
             "over the best of ecmp, sincronia, varys, taccl, taccl-job, cassini",
             CellGains::over_best,

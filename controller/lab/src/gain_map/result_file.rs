@@ -166,8 +166,9 @@ mod tests {
         let path = folder.join(name).to_string_lossy().into_owned();
         let mut file = ResultFile::open(&path).unwrap();
         for cell in cells {
-            [1, 2]
-                .map(|seed| file.append(&result(cell, seed, (cell as f64) + seed as f64)).unwrap());
+            for seed in [1, 2] {
+                file.append(&result(cell, seed, (cell as f64) + seed as f64)).unwrap();
+            }
         }
         path
     }
