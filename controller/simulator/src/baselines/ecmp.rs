@@ -3,7 +3,7 @@
 //!
 //! The hash: CRC-32 (IEEE 802.3) of source address, destination address, protocol 17, UDP source
 //! port and destination port 4791 (RoCEv2), in network byte order. What a switch makes of that is a
-//! [`SwitchHash`](crate::SwitchHash).
+//! [`SwitchHash`].
 
 use std::net::IpAddr;
 
