@@ -1,14 +1,17 @@
-//! `crux advise`: whether jobs are best served by pins, by spraying, or by ECMP alone.
+//! `crux advise`: whether jobs are best served by pins, by spraying, or by ECMP alone; and which
+//! job to move where no path helps.
 
 use std::fmt;
 
 use planner::{IterationForecast, PlanForecast, PlanInput, Policy};
 use schemars::JsonSchema;
 use serde::Serialize;
+use simulator::{JobMove, suggest_moves};
 use topology::Forwarding;
 
 use command_io::CommandError;
 use command_io::InputDocumentArgs;
+use command_io::error_chain;
 use command_io::output::{self, FormatArg, OutputFormat};
 
 /// Say what is best for each job: pins, spraying with levels, or ECMP on one level.
@@ -21,13 +24,18 @@ use command_io::output::{self, FormatArg, OutputFormat};
 #[command(after_help = "\
 Examples:
   crux advise --fabric lab.toml --jobs jobs.toml
-  crux advise --fabric lab.toml --jobs jobs.toml --job bert --format json")]
+  crux advise --fabric lab.toml --jobs jobs.toml --job bert --format json
+  crux advise --fabric lab.toml --jobs jobs.toml --move")]
 pub(crate) struct AdviseArgs {
     #[command(flatten)]
     documents: InputDocumentArgs,
     /// Only this job
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
+    /// Say instead which job to move to which free GPUs, and what that gains: each job that others
+    /// slow down, in its best place. The cost of a checkpoint and a restart is not counted
+    #[arg(long = "move")]
+    moves: bool,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -85,6 +93,9 @@ pub(crate) fn run_advise(args: &AdviseArgs) -> Result<(), CommandError> {
     let known = args.documents.read_documents()?;
     known.findings.iter().for_each(|finding| eprintln!("{finding}"));
     let jobs = selected_jobs(&known.input, args.job.as_deref())?;
+    if args.moves {
+        return print_moves(args, &known.input, &known.policy, &jobs);
+    }
     let advices = advise_jobs(&known.input, &known.policy, &jobs);
     match args.output.format {
         OutputFormat::Json => output::print_json(&advices),
@@ -152,6 +163,49 @@ fn utilization(jobs: &[&planner::Job], forecast: &PlanForecast) -> f64 {
     };
     let all: f64 = jobs.iter().map(|job| gpus(job)).sum();
     if all > 0.0 { jobs.iter().map(busy).sum::<f64>() / all } else { 0.0 }
+}
+
+fn print_moves(
+    args: &AdviseArgs,
+    input: &PlanInput,
+    policy: &Policy,
+    jobs: &[usize],
+) -> Result<(), CommandError> {
+    let moves = suggest_moves(input, policy, jobs)
+        .map_err(|error| CommandError::input(&args.documents.jobs, error_chain(&error)))?;
+    match args.output.format {
+        OutputFormat::Json => output::print_json(&moves),
+        OutputFormat::Table if moves.is_empty() => {
+            output::print_line("no move of a job to free GPUs gains 0.1 points of GPU utilisation")
+        }
+        OutputFormat::Table => print_move_table(&moves),
+    }
+}
+
+fn print_move_table(moves: &[JobMove]) -> Result<(), CommandError> {
+    let headings =
+        ["job", "move", "GPUs", "s: now", "moved", "alone", "GPU %: now", "moved", "gain"];
+    let mut table = output::new_table(headings);
+    for one in moves {
+        let hosts = one.hosts.iter().map(|(from, to)| format!("{from} to {to}"));
+        let seconds = |seconds: f64| format!("{seconds:.3}");
+        table.add_row([
+            one.job.clone(),
+            hosts.collect::<Vec<_>>().join(", "),
+            one.gpus.to_string(),
+            seconds(one.now_seconds),
+            one.moved_seconds.map_or_else(|| "-".to_owned(), seconds),
+            seconds(one.alone_seconds),
+            format!("{:.2}", one.now_utilization * 100.0),
+            format!("{:.2}", one.moved_utilization * 100.0),
+            format!("{:+.2}", one.gain() * 100.0),
+        ]);
+    }
+    output::print_line(table)?;
+    output::print_line(
+        "\nSeconds of an iteration of the job, and GPU utilisation of all jobs, under Crux; each move \
+         by itself.",
+    )
 }
 
 fn print_advices(advices: &[JobAdvice]) -> Result<(), CommandError> {

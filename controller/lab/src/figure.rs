@@ -6,6 +6,7 @@
 //! whatever surface it lies on.
 
 mod group_plot;
+pub(crate) mod heat_map;
 pub(crate) mod svg_file;
 pub(crate) mod theme;
 

@@ -2,7 +2,7 @@
 //!
 //! `demo` runs the whole system on emulated switches, `simulate`, `compare` and `replay` use the
 //! fluid model, `advise` compares ways to forward, `place` and `reproduce` apply placement
-//! policies, `bench` tests what the system promises, `job` emulates training on real hosts, and
+//! policies, `map` compares all schedulers over many parameters, `bench` tests what the system promises, `job` emulates training on real hosts, and
 //! `lab` runs a whole fabric in network namespaces. The program `crux-lab` mounts them all with
 //! [`LabCommand`] (docs/decisions/0010-programs.md).
 
@@ -11,6 +11,7 @@ mod bench;
 mod compare;
 mod demo;
 mod figure;
+mod gain_map;
 mod job;
 mod models;
 mod namespace_lab;
@@ -19,6 +20,7 @@ mod place;
 mod progress;
 mod replay;
 mod reproduce;
+mod scheduler_process;
 pub mod schema;
 mod simulate;
 mod transport_flags;
@@ -37,6 +39,8 @@ enum LabSubcommand {
     Advise(advise::AdviseArgs),
     Replay(replay::ReplayArgs),
     Place(place::PlaceArgs),
+    #[command(subcommand)]
+    Map(gain_map::MapCommand),
     Reproduce(reproduce::ReproduceArgs),
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -59,6 +63,7 @@ impl LabCommand {
             LabSubcommand::Advise(args) => advise::run_advise(args),
             LabSubcommand::Replay(args) => replay::run_replay(args),
             LabSubcommand::Place(args) => place::run_place(args),
+            LabSubcommand::Map(command) => gain_map::run_map(command),
             LabSubcommand::Reproduce(args) => reproduce::run_reproduce(args),
             LabSubcommand::Bench(command) => bench::run_bench(command),
             LabSubcommand::Job(command) => job::run_job(command),

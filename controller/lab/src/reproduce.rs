@@ -11,6 +11,7 @@ mod cluster;
 mod crius;
 mod crux_gain;
 mod decisions;
+mod joint;
 mod large_models;
 mod page;
 mod paper_figure;
@@ -181,8 +182,9 @@ impl PaperExperiment {
 }
 
 /// All experiments, in the order of the papers.
-const EXPERIMENTS: [PaperExperiment; 26] = [
+const EXPERIMENTS: [PaperExperiment; 27] = [
     PaperExperiment::long("calibrate", calibrate::reproduce_calibration).at_most(3),
+    PaperExperiment::long("joint", joint::reproduce_joint).at_most(3),
     PaperExperiment::quick("crux-fig6", calibrate::reproduce_fig6).at_most(3),
     PaperExperiment::quick("crux-fig7", calibration::reproduce_fig7),
     PaperExperiment::quick("crux-fig16", decisions::reproduce_fig16),

@@ -3,7 +3,7 @@
 use schemars::{Schema, schema_for};
 use simulator::decisions::DecisionSummary;
 use simulator::replay::ReplayComparison;
-use simulator::{SchedulerComparison, SimulationOutcome};
+use simulator::{SchedulerComparison, SchedulerReply, SchedulerRequest, SimulationOutcome};
 
 /// The schema of a kind of `crux schema` that the laboratory prints.
 pub fn lab_schema(kind: &str) -> Option<Schema> {
@@ -11,6 +11,8 @@ pub fn lab_schema(kind: &str) -> Option<Schema> {
         "outcome" => Some(schema_for!(SimulationOutcome)),
         "comparison" => Some(schema_for!(SchedulerComparison)),
         "replay" => Some(schema_for!(ReplayComparison)),
+        "scheduler-request" => Some(schema_for!(SchedulerRequest)),
+        "scheduler-reply" => Some(schema_for!(SchedulerReply)),
         "decisions" => Some(schema_for!(DecisionSummary)),
         _ => None,
     }

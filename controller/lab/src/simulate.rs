@@ -3,12 +3,15 @@
 //! [`experiment`] reads what `crux compare` reads as well; here it is run once and printed.
 
 pub(crate) mod experiment;
+pub(crate) mod outcome_csv;
 
 use comfy_table::Table;
-use simulator::{Scheduler, SimulationOutcome};
+use simulator::{Scheduler, SimulationError, SimulationOutcome};
 
 use self::experiment::ExperimentArgs;
+use self::outcome_csv::CsvRun;
 use crate::progress::progress_bar;
+use crate::scheduler_process::SchedulerArgs;
 use command_io::CommandError;
 use command_io::output::{self, FormatArg, OutputFormat};
 
@@ -25,13 +28,21 @@ Examples:
   crux simulate --fabric lab.toml --jobs jobs.toml --scheduler crux
   crux simulate --fabric lab.toml --jobs jobs.toml --scheduler varys --seconds 60 --levels 3
   crux simulate --fabric lab.toml --jobs jobs.toml --scheduler crux \\
-      --fail leaf1-spine1@10s --repair leaf1-spine1@40s --format json > outcome.json")]
+      --fail leaf1-spine1@10s --repair leaf1-spine1@40s --format json > outcome.json
+  crux simulate --fabric lab.toml --jobs jobs.toml --scheduler-command 'python3 least_loaded.py'")]
 pub(crate) struct SimulateArgs {
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// The scheduler
-    #[arg(long, value_name = "NAME")]
-    scheduler: Scheduler,
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
+    scheduler: Option<Scheduler>,
+    #[command(flatten)]
+    source: SchedulerArgs,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -41,12 +52,17 @@ const BUSIEST: usize = 10;
 
 pub(crate) fn run_simulate(args: &SimulateArgs) -> Result<(), CommandError> {
     let (experiment, findings) = args.experiment.read_experiment()?;
-    let progress = progress_bar(args.scheduler.name(), experiment.seconds as u64);
-    let simulated = simulator::simulate_experiment(&experiment, args.scheduler, &mut |now| {
-        progress.set_position(now as u64);
+    let named = args.scheduler.map(|scheduler| args.source.named(scheduler));
+    let scheduler = named.or(args.source.program()?).expect("clap requires one of them");
+    let progress = progress_bar(scheduler.name(), experiment.seconds as u64);
+    let simulated = scheduler.start().map_err(SimulationError::from).and_then(|source| {
+        simulator::simulate_experiment(&experiment, source, &mut |now| {
+            progress.set_position(now as u64);
+        })
     });
     let mut outcome = simulated.map_err(|error| args.experiment.simulation_error(&error))?.outcome;
     outcome.findings.splice(0..0, findings);
+    args.experiment.write_csv(&[CsvRun { seed: 1, outcomes: std::slice::from_ref(&outcome) }])?;
     match args.output.format {
         OutputFormat::Json => output::print_json(&outcome),
         OutputFormat::Table => print_tables(&outcome),

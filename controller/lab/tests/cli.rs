@@ -29,6 +29,8 @@ mod pages;
 mod port_scan;
 #[path = "cli/replay.rs"]
 mod replay;
+#[path = "cli/scheduler_command.rs"]
+mod scheduler_command;
 #[path = "cli/schedulers.rs"]
 mod schedulers;
 #[path = "cli/simulation.rs"]

@@ -14,25 +14,33 @@ mod crux_variants;
 pub mod decisions;
 mod demand;
 mod fault;
+mod job_moves;
 mod outcome;
 pub mod replay;
 pub mod rounds;
 mod routes;
 mod schedule;
+mod schedule_source;
 mod scheduler;
+mod scheduler_exchange;
 mod simulation;
+mod switch_hash;
 mod timeline;
 pub mod trace;
 
-pub use comparison::{IsolatedJob, SchedulerComparison};
+pub use comparison::{IsolatedJob, SchedulerComparison, SchedulerDraws, ValueSpread, draw_ports};
 pub use demand::LinkDemand;
 pub use fault::{FabricFault, FaultParseError};
+pub use job_moves::{JobMove, suggest_moves};
 pub use outcome::{JobOutcome, LevelOutcome, LinkOutcome, SimulationOutcome};
 pub use routes::EqualCostRoutes;
 pub use schedule::{Schedule, ScheduledJob};
+pub use schedule_source::{HashedScheduler, ScheduleFailure, ScheduleSource};
 pub use scheduler::{Scheduler, UnknownScheduler};
+pub use scheduler_exchange::{ReplyError, SchedulerCall, SchedulerReply, SchedulerRequest};
 pub use simulation::{
     SimulationError, SimulationExperiment, SimulationResult, alone_seconds, simulate_experiment,
     simulate_plan,
 };
+pub use switch_hash::{SwitchHash, UnknownSwitchHash};
 pub use timeline::{BANDS, LinkSeries, LinkTier, TierSeries, Timeline, TimelineView};

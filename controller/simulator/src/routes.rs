@@ -9,17 +9,32 @@ use std::collections::{BTreeMap, VecDeque};
 use planner::{Flow, Job, PlanInput};
 use topology::{Fabric, LinkId, NextHops, NicId, SwitchId, next_hops};
 
+use crate::switch_hash::SwitchHash;
+
 /// Ways through a fabric towards every leaf that some flow of a known job ends at.
 #[derive(Clone, Debug)]
 pub struct EqualCostRoutes {
     fabric: Fabric,
     towards: BTreeMap<SwitchId, NextHops>,
+    hash: SwitchHash,
 }
 
 impl EqualCostRoutes {
     /// Those of no job yet.
     pub fn new(fabric: &Fabric) -> Self {
-        Self { fabric: fabric.clone(), towards: BTreeMap::new() }
+        let hash = SwitchHash::default();
+        Self { fabric: fabric.clone(), towards: BTreeMap::new(), hash }
+    }
+
+    /// With switches that hash like that where a flow follows its hash.
+    #[must_use]
+    pub fn with_hash(self, hash: SwitchHash) -> Self {
+        Self { hash, ..self }
+    }
+
+    /// How its switches hash.
+    pub fn hash(&self) -> SwitchHash {
+        self.hash
     }
 
     /// The ways that the flows of `input` may take.
@@ -31,7 +46,7 @@ impl EqualCostRoutes {
 
     /// The ways that the flows of `job` may take, too.
     pub fn add_job(&mut self, job: &Job) {
-        let Self { fabric, towards } = self;
+        let Self { fabric, towards, .. } = self;
         for flow in &job.flows {
             let leaf = fabric.leaf_of(flow.dst);
             towards.entry(leaf).or_insert_with(|| next_hops(fabric, leaf));

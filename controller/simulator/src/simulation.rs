@@ -17,6 +17,7 @@ use crate::demand::LinkDemand;
 use crate::fault::FabricFault;
 use crate::outcome::SimulationOutcome;
 use crate::schedule::{Schedule, ScheduledJob};
+use crate::schedule_source::{ScheduleFailure, ScheduleSource};
 use crate::scheduler::Scheduler;
 use crate::timeline::{Timeline, TimelineRecorder, TimelineView};
 
@@ -63,6 +64,9 @@ pub enum SimulationError {
         /// Simulated time, in seconds.
         seconds: f64,
     },
+    /// A scheduler outside of this program gave no valid schedule.
+    #[error(transparent)]
+    Scheduler(#[from] ScheduleFailure),
     /// The engine refuses what the fabric or a schedule says.
     #[error("rejected by the fluid engine")]
     Engine(#[source] FluidError),
@@ -84,17 +88,17 @@ pub struct SimulationResult {
 /// fifty times.
 ///
 /// # Errors
-/// A horizon or a job that makes no sense.
+/// A horizon or a job that makes no sense, or a scheduler that gives no valid schedule.
 pub fn simulate_experiment(
     experiment: &SimulationExperiment,
-    scheduler: Scheduler,
+    mut scheduler: impl ScheduleSource,
     progress: &mut dyn FnMut(f64),
 ) -> Result<SimulationResult, SimulationError> {
     let seconds = experiment.seconds;
     if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
         return Err(SimulationError::Horizon(seconds));
     }
-    let mut run = SimulationRun::new(experiment, scheduler)?;
+    let mut run = SimulationRun::new(experiment, &mut scheduler)?;
     let mut faults: Vec<&FabricFault> = experiment.faults.iter().collect();
     faults.sort_by(|a, b| a.at_seconds.total_cmp(&b.at_seconds));
     for fault in faults.into_iter().filter(|fault| fault.at_seconds < seconds) {
@@ -119,7 +123,8 @@ pub fn simulate_plan(
     let jobs = jobs_in_parts(given, &schedule);
     let input = PlanInput { fabric: given.fabric.clone(), jobs };
     let schedule = spread_schedule(given, schedule, &input);
-    let mut run = SimulationRun::with_schedule(experiment, Scheduler::Crux, input, schedule)?;
+    let mut crux = Scheduler::Crux;
+    let mut run = SimulationRun::with_schedule(experiment, &mut crux, input, schedule)?;
     run.run_until(experiment.seconds, &mut |_| {})?;
     Ok(run.into_result())
 }
@@ -136,7 +141,7 @@ pub fn alone_seconds(
 ) -> Result<Option<f64>, SimulationError> {
     let experiment = PlanInput { fabric: fabric.clone(), jobs: vec![job.clone()] };
     let mut input = experiment.clone();
-    let schedule = decide(Scheduler::Crux, &experiment.jobs, &mut input, policy, None);
+    let schedule = decide(&mut Scheduler::Crux, &experiment.jobs, &mut input, policy, None)?;
     let job = &input.jobs[0];
     let Some(scheduled) = schedule.jobs.first().filter(|job| job.is_connected()) else {
         return Ok(None);
@@ -155,7 +160,7 @@ pub fn alone_seconds(
 /// Everything that changes while time passes.
 struct SimulationRun<'a> {
     experiment: &'a SimulationExperiment,
-    scheduler: Scheduler,
+    scheduler: &'a mut dyn ScheduleSource,
     /// The input with the fabric as it is now; its flows are parts where they are sprayed.
     input: PlanInput,
     schedule: Schedule,
@@ -172,17 +177,17 @@ const REPORTS: f64 = 50.0;
 impl<'a> SimulationRun<'a> {
     fn new(
         experiment: &'a SimulationExperiment,
-        scheduler: Scheduler,
+        scheduler: &'a mut dyn ScheduleSource,
     ) -> Result<Self, SimulationError> {
         let mut input = experiment.input.clone();
         let given = &experiment.input.jobs;
-        let schedule = decide(scheduler, given, &mut input, &experiment.policy, None);
+        let schedule = decide(scheduler, given, &mut input, &experiment.policy, None)?;
         Self::with_schedule(experiment, scheduler, input, schedule)
     }
 
     fn with_schedule(
         experiment: &'a SimulationExperiment,
-        scheduler: Scheduler,
+        scheduler: &'a mut dyn ScheduleSource,
         input: PlanInput,
         schedule: Schedule,
     ) -> Result<Self, SimulationError> {
@@ -235,10 +240,12 @@ impl<'a> SimulationRun<'a> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<(), SimulationError> {
         let step = self.experiment.seconds / REPORTS;
-        while self.engine.now_seconds() < seconds {
-            let next = (self.engine.now_seconds() + step).min(seconds);
-            self.advance_engine(next).map_err(SimulationError::Engine)?;
-            progress(next);
+        let mut now = self.engine.now_seconds();
+        // The engine's clock ticks, so its time may stay below `seconds` for ever.
+        while now < seconds {
+            now = (now + step).min(seconds);
+            self.advance_engine(now).map_err(SimulationError::Engine)?;
+            progress(now);
         }
         Ok(())
     }
@@ -269,7 +276,7 @@ impl<'a> SimulationRun<'a> {
         let policy = &self.experiment.policy;
         let jobs = &self.experiment.input.jobs;
         let in_force = Some(&self.schedule);
-        self.schedule = decide(self.scheduler, jobs, &mut self.input, policy, in_force);
+        self.schedule = decide(self.scheduler, jobs, &mut self.input, policy, in_force)?;
         self.recorder.update_schedule(&self.input, &self.schedule);
         self.record_findings();
         self.apply_schedule().map_err(SimulationError::Engine)?;
@@ -325,24 +332,26 @@ impl<'a> SimulationRun<'a> {
 /// What `scheduler` decides for `jobs` on the fabric of `input`, whose jobs become those that run: what
 /// is sprayed when the first decision is made has its flows in parts from then on.
 fn decide(
-    scheduler: Scheduler,
+    scheduler: &mut dyn ScheduleSource,
     jobs: &[planner::Job],
     input: &mut PlanInput,
     policy: &Policy,
     in_force: Option<&Schedule>,
-) -> Schedule {
-    if scheduler == Scheduler::Spray {
+) -> Result<Schedule, ScheduleFailure> {
+    let mut given = PlanInput { fabric: input.fabric.clone(), jobs: jobs.to_vec() };
+    scheduler.adapt_jobs(&given.fabric, &mut given.jobs);
+    if given.jobs != jobs {
+        // The scheduler itself sprays, whatever the fabric does.
         if in_force.is_none() {
-            scheduler.adapt_jobs(&input.fabric, &mut input.jobs);
+            input.jobs = given.jobs;
         }
         return scheduler.schedule_jobs(input, policy, in_force);
     }
-    let given = PlanInput { fabric: input.fabric.clone(), jobs: jobs.to_vec() };
-    let schedule = scheduler.schedule_jobs(&given, policy, in_force);
+    let schedule = scheduler.schedule_jobs(&given, policy, in_force)?;
     if in_force.is_none() {
         input.jobs = jobs_in_parts(&given, &schedule);
     }
-    spread_schedule(&given, schedule, input)
+    Ok(spread_schedule(&given, schedule, input))
 }
 
 /// The jobs of `input` with their flows in parts where `schedule` has them sprayed.

@@ -39,6 +39,10 @@ enum SchemaKind {
     Comparison,
     /// What crux replay prints
     Replay,
+    /// What crux asks the program of --scheduler-command
+    SchedulerRequest,
+    /// What that program replies
+    SchedulerReply,
     /// What crux bench decisions prints
     Decisions,
     /// The configuration of the controller
@@ -62,6 +66,8 @@ pub(crate) fn run_schema(args: &SchemaArgs) -> Result<OperatorOutcome, CommandEr
         SchemaKind::Outcome
         | SchemaKind::Comparison
         | SchemaKind::Replay
+        | SchemaKind::SchedulerRequest
+        | SchemaKind::SchedulerReply
         | SchemaKind::Decisions => {
             let kind = args.kind.to_possible_value().map(|kind| kind.get_name().to_owned());
             let words = ["schema".into()].into_iter().chain(kind.map(OsString::from)).collect();

@@ -49,6 +49,17 @@ fn render_heading(
 
 fn render_summary(compared: &ComparedRuns) -> String {
     let comparison = &compared.comparison;
+    let count = comparison.draws.first().map_or(1, |draws| draws.count);
+    let over_draws = format!("over {count} draws of ports");
+    let draws_of = |outcome: &SimulationOutcome| {
+        let draws = comparison.draws.iter().find(|draws| draws.scheduler == outcome.scheduler);
+        let [mean, least, most] = draws.map_or([outcome.gpu_utilization; 3], |draws| {
+            let spread = draws.gpu_utilization;
+            [spread.mean, spread.least, spread.most]
+        });
+        let [mean, least, most] = [mean, least, most].map(|share| share * 100.0);
+        format!("{mean:.2}&nbsp;% ({least:.2} to {most:.2})")
+    };
     let rows = comparison.outcomes.iter().map(|outcome| {
         let chip = colour_chip(figures::scheduler_shade(&outcome.scheduler));
         [
@@ -57,11 +68,12 @@ fn render_summary(compared: &ComparedRuns) -> String {
             table::utilisation_gain(comparison, outcome),
             table::mean_slowdown(comparison, outcome),
             escape_html(&table::worst_slowdown(comparison, outcome)),
+            draws_of(outcome),
         ]
     });
     let over = format!("points over {}", comparison.outcomes[0].scheduler);
     let headings =
-        ["scheduler", "GPU utilisation", over.as_str(), "mean slowdown", "worst slowdown"];
+        ["scheduler", "GPU utilisation", &over, "mean slowdown", "worst slowdown", &over_draws];
     render_table(headings, rows)
 }
 

@@ -1,7 +1,7 @@
 //! A comparison as tables for people.
 
 use comfy_table::Table;
-use simulator::{SchedulerComparison, SimulationOutcome};
+use simulator::{SchedulerComparison, SchedulerDraws, SimulationOutcome, ValueSpread};
 
 use super::ComparedRuns;
 use command_io::CommandError;
@@ -13,6 +13,14 @@ pub(super) fn print_comparison(compared: &ComparedRuns) -> Result<(), CommandErr
     output::print_line(scheduler_table(comparison))?;
     output::print_line(format_args!("\n{}", job_table(comparison)))?;
     output::print_line("\nIteration times in s, against the job alone on the fabric.")?;
+    if let Some(first) = comparison.draws.first() {
+        let count = first.count;
+        output::print_line(format_args!("\n{}", draw_table(&comparison.draws)))?;
+        output::print_line(format_args!(
+            "\nGPU utilisation over {count} draws of UDP source ports; the tables above have those \
+             of the jobs."
+        ))?;
+    }
     let of_runs = comparison.outcomes.iter().flat_map(|outcome| {
         let findings = outcome.findings.iter();
         findings.map(move |finding| format!("{}: {finding}", outcome.scheduler))
@@ -39,6 +47,26 @@ fn scheduler_table(comparison: &SchedulerComparison) -> Table {
             format!("{:.2}", outcome.cluster_gpu_utilization * 100.0),
             mean_slowdown(comparison, outcome),
             worst_slowdown(comparison, outcome),
+        ]);
+    }
+    table
+}
+
+/// Mean and spread over draws of ports.
+fn draw_table(draws: &[SchedulerDraws]) -> Table {
+    let headings = ["scheduler", "mean %", "least to most", "gain, points", "least to most"];
+    let mut table = output::new_table(headings);
+    for SchedulerDraws { scheduler, gpu_utilization, gain, .. } in draws {
+        let percent = |value: f64| format!("{:.2}", value * 100.0);
+        // Adding zero makes -0 a plain 0.
+        let points = |value: f64| format!("{:+.2}", (value * 1e4).round() / 100.0 + 0.0);
+        let ValueSpread { mean, standard_deviation, least, most } = gpu_utilization;
+        table.add_row([
+            scheduler.clone(),
+            format!("{} ± {}", percent(*mean), percent(*standard_deviation)),
+            format!("{} to {}", percent(*least), percent(*most)),
+            format!("{} ± {}", points(gain.mean), percent(gain.standard_deviation)),
+            format!("{} to {}", points(gain.least), points(gain.most)),
         ]);
     }
     table

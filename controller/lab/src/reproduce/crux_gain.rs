@@ -5,7 +5,7 @@
 //! it, and "when running alone". [`drawn_rows`] are the bars of such a figure.
 
 use planner::Job;
-use simulator::{IsolatedJob, Scheduler, SimulationExperiment};
+use simulator::{HashedScheduler, IsolatedJob, Scheduler, SimulationExperiment, SwitchHash};
 
 use super::report::{MeasureRow, mean_value, percent_change};
 use super::testbed::simulate_outcome;
@@ -29,7 +29,16 @@ struct JobSeconds {
 
 impl CruxGain {
     pub(super) fn measure(experiment: &SimulationExperiment) -> Result<Self, CommandError> {
-        let without = simulate_outcome(experiment, Scheduler::Ecmp)?;
+        Self::measure_on(experiment, SwitchHash::Independent)
+    }
+
+    /// With switches that hash so where ECMP does.
+    pub(super) fn measure_on(
+        experiment: &SimulationExperiment,
+        hash: SwitchHash,
+    ) -> Result<Self, CommandError> {
+        let ecmp = HashedScheduler { scheduler: Scheduler::Ecmp, hash };
+        let without = simulate_outcome(experiment, ecmp)?;
         let with = simulate_outcome(experiment, Scheduler::Crux)?;
         let alone = IsolatedJob::for_experiment(experiment).map_err(CommandError::failed)?;
         let runs = without.jobs.iter().zip(&with.jobs).zip(&alone);

@@ -10,7 +10,7 @@ use placement::{FreeGpus, GpuCluster};
 use planner::Job;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use simulator::{Scheduler, SimulationOutcome};
+use simulator::{HashedScheduler, Scheduler, SimulationOutcome, SwitchHash};
 use topology::Fabric;
 
 use super::cluster::paper_utilisation;
@@ -20,6 +20,7 @@ use super::{SeedOptions, testbed};
 use crate::compare::{self, ComparedRuns};
 use crate::demo::DemoScenario;
 use crate::demo::scenario::{HostShare, ScenarioJob, TrainedModel, WHOLE};
+use crate::scheduler_process::AnyScheduler;
 use command_io::CommandError;
 
 const CLOS: &str = "crux-clos-173x16";
@@ -73,7 +74,10 @@ fn reproduce_snapshot(
     for seed in options.all_seeds() {
         let jobs = draw_snapshot(&fabric, set, seed)?;
         let experiment = testbed::default_experiment(fabric.clone(), jobs, SECONDS);
-        let compared = compare::compare_schedulers(experiment, &Scheduler::ALL, Vec::new());
+        let all = Scheduler::ALL.map(|scheduler| {
+            AnyScheduler::Named(HashedScheduler { scheduler, hash: SwitchHash::Independent })
+        });
+        let compared = compare::compare_schedulers(experiment, &all, Vec::new());
         seen.push(compared.map_err(CommandError::failed)?);
     }
     let figures = seen.first().map_or_else(String::new, compare::page::render_wires);

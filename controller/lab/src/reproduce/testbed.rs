@@ -2,7 +2,7 @@
 //! (Crux §6.2).
 
 use planner::{Flow, Job, PlanInput, Policy};
-use simulator::{Scheduler, SimulationExperiment, SimulationOutcome};
+use simulator::{ScheduleSource, SimulationExperiment, SimulationOutcome};
 use topology::Fabric;
 
 use super::SeedOptions;
@@ -214,7 +214,7 @@ pub(super) fn default_experiment(
 
 pub(super) fn simulate_outcome(
     experiment: &SimulationExperiment,
-    scheduler: Scheduler,
+    scheduler: impl ScheduleSource,
 ) -> Result<SimulationOutcome, CommandError> {
     let simulated = simulator::simulate_experiment(experiment, scheduler, &mut |_| {})
         .map_err(CommandError::failed)?;

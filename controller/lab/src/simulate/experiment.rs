@@ -3,7 +3,9 @@
 use simulator::{FabricFault, FaultParseError, SimulationError, SimulationExperiment};
 use topology::{Fabric, Finding};
 
+use super::outcome_csv::{self, CsvRun};
 use command_io::CommandError;
+use command_io::files;
 use command_io::{InputDocumentArgs, InputDocuments};
 
 /// What to simulate, whoever schedules.
@@ -23,6 +25,9 @@ pub(crate) struct ExperimentArgs {
     /// A cable or switch works again; may be repeated
     #[arg(long, value_name = "PART@TIME")]
     pub(crate) repair: Vec<String>,
+    /// Also write a row for each job and scheduler to this file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<String>,
 }
 
 impl ExperimentArgs {
@@ -43,6 +48,11 @@ impl ExperimentArgs {
         Ok((experiment, findings))
     }
 
+    /// Writes the table that is asked for.
+    pub(crate) fn write_csv(&self, runs: &[CsvRun<'_>]) -> Result<(), CommandError> {
+        files::write_requested(self.csv.as_deref(), || outcome_csv::render_csv(runs))
+    }
+
     /// Why the experiment was not simulated, by the argument at fault.
     pub(crate) fn simulation_error(&self, error: &SimulationError) -> CommandError {
         match error {
@@ -51,7 +61,9 @@ impl ExperimentArgs {
             SimulationError::Job { source, .. } => {
                 CommandError::input(&self.documents.jobs, format_args!("{error}: {source}"))
             }
-            SimulationError::Engine(_) => CommandError::failed(error),
+            SimulationError::Scheduler(_) | SimulationError::Engine(_) => {
+                CommandError::failed(error)
+            }
         }
     }
 

@@ -269,3 +269,87 @@ fn a_reproduction_has_rows_assumptions_and_a_page() {
     assert!(page.contains("<svg") && page.contains("1.530"));
     refused(&crux(&["crux-fig8"]), &["crux-fig7", "all"]);
 }
+
+/// Three cells of the map with two seeds, one after the other.
+fn run_map(folder: &Files) -> Output {
+    folder.crux(&["map", "run", "--results", "map.jsonl", "--shard", "97/128", "--seeds", "2"])
+}
+
+#[test]
+fn a_map_that_was_interrupted_goes_on_to_the_same_results() {
+    let folder = folder();
+    printed(&run_map(&folder));
+    let whole = folder.text("map.jsonl");
+    assert_eq!(whole.lines().count(), 6);
+    for line in whole.lines() {
+        let result: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(result["hashes"][0].as_object().unwrap().len(), 10);
+    }
+    folder.write("map.jsonl", &whole[..whole.len() * 2 / 3]);
+    printed(&run_map(&folder));
+    assert_eq!(folder.text("map.jsonl"), whole);
+    refused(&folder.crux(&["map", "merge", "map.jsonl"]), &["762 results are missing", "cell 0"]);
+    let wrong = ["map", "run", "--results", "map.jsonl", "--shard", "4/3"];
+    refused(&folder.crux(&wrong), &["`4/3` must be I/N with I from 1 to N"]);
+}
+
+/// Jobs `a` and `b` send from the one NIC of h1; h3 and h6 are idle.
+const SHARED_NIC: &str = r#"{"jobs": [
+  {"id": "a", "gpus": {"h1": 4, "h4": 4}, "flop_per_iteration": 3e15, "compute_seconds": 1.0,
+   "flows": [{"src": "h1", "dst": "h4", "bytes": 12.5e9, "udp_src_port": 50001}]},
+  {"id": "b", "gpus": {"h1": 4, "h5": 4}, "flop_per_iteration": 2e15, "compute_seconds": 1.0,
+   "flows": [{"src": "h1", "dst": "h5", "bytes": 12.5e9, "udp_src_port": 50002}]},
+  {"id": "c", "gpus": {"h2": 8}, "flop_per_iteration": 1e15, "compute_seconds": 1.0, "flows": []}
+]}"#;
+
+#[test]
+fn a_job_is_advised_to_move_where_no_path_helps() {
+    let folder = folder();
+    let advise = |more: &[&str]| crux_in(&folder, "advise", &[&["--move"], more].concat());
+    // Each job has its own NICs: nothing is to gain.
+    assert!(printed(&advise(&[])).starts_with("no move of a job to free GPUs gains 0.1 points"));
+    folder.write("jobs.json", SHARED_NIC);
+    let moves = json(&advise(&["--format", "json"]));
+    let best = &moves[0];
+    assert_eq!(best["gpus"], 4);
+    assert!(best["hosts"]["h1"].is_string(), "{moves}");
+    let of = |field: &str| best[field].as_f64().unwrap();
+    assert!(of("moved_utilization") > of("now_utilization") + 0.02, "{moves}");
+    assert!((of("moved_seconds") / of("alone_seconds") - 1.0).abs() < 0.01, "{moves}");
+    let table = advise(&["--job", best["job"].as_str().unwrap()]);
+    assert!(printed(&table).contains("h1 to "), "{}", printed(&table));
+}
+
+#[test]
+fn a_comparison_has_the_spread_over_draws_of_ports_and_a_row_for_each_job() {
+    let folder = folder();
+    let run = |arguments: &[&str]| {
+        let fixed = ["--schedulers", "ecmp,crux", "--seconds", "15"];
+        crux_in(&folder, "compare", &[&fixed, arguments].concat())
+    };
+    let table = run(&["--csv", "outcomes.csv"]);
+    assert!(printed(&table).contains("over 10 draws of UDP source ports"), "{}", printed(&table));
+    let csv = folder.text("outcomes.csv");
+    // Ten draws, two schedulers, three jobs.
+    assert_eq!(csv.lines().count(), 1 + 60);
+    assert!(csv.starts_with("seed,scheduler,gpu_utilization,"));
+    let draws = json(&run(&["--seeds", "4", "--format", "json"]))["draws"].clone();
+    assert_eq!((draws.as_array().unwrap().len(), &draws[1]["count"]), (2, &Value::from(4)));
+    let spread =
+        |place: usize, field: &str| draws[place]["gpu_utilization"][field].as_f64().unwrap();
+    assert!(spread(0, "least") < spread(0, "most"), "{draws}");
+    assert!(spread(0, "least") <= spread(0, "mean") && spread(0, "mean") <= spread(0, "most"));
+    assert_eq!(draws[0]["gain"]["most"], 0.0);
+    let single = json(&run(&["--seeds", "1", "--format", "json"]));
+    assert!(single.get("draws").is_none(), "{single}");
+}
+
+#[test]
+fn hashes_that_polarise_change_what_ecmp_does() {
+    for hash in ["independent", "same-function", "same-function-and-seed"] {
+        let outcome = simulate(&["--scheduler", "ecmp", "--seconds", "15", "--switch-hash", hash]);
+        assert_eq!(outcome["jobs"].as_array().unwrap().len(), 3);
+    }
+    let wrong = ["--scheduler", "ecmp", "--switch-hash", "crc"];
+    check_bad("simulate", &wrong, &["unknown hash `crc`: use one of independent"]);
+}

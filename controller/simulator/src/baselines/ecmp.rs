@@ -2,10 +2,8 @@
 //! and there is one level.
 //!
 //! The hash: CRC-32 (IEEE 802.3) of source address, destination address, protocol 17, UDP source
-//! port and destination port 4791 (RoCEv2), in network byte order; every switch folds its device id
-//! in and finishes as MurmurHash3 does (`fmix64`), so that tiers choose independently of each
-//! other; the choice is the remainder by the number of next hops. Switches have hashes of their
-//! own; the choice stands for any that spreads evenly.
+//! port and destination port 4791 (RoCEv2), in network byte order. What a switch makes of that is a
+//! [`SwitchHash`].
 
 use std::net::IpAddr;
 
@@ -14,6 +12,7 @@ use topology::{Fabric, LinkId, SwitchId};
 
 use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
+use crate::switch_hash::SwitchHash;
 
 /// UDP and the port of RoCEv2.
 const PROTOCOL: u8 = 17;
@@ -31,16 +30,16 @@ pub fn hash_paths(input: &PlanInput, routes: &EqualCostRoutes) -> Vec<Vec<Vec<Li
         .collect()
 }
 
-/// Which of `count` equal ways a flow takes at the leaf that it comes from.
+/// Which of `count` equal ways a flow takes that chooses once, at the leaf that it comes from.
 pub(super) fn choose_at_leaf(fabric: &Fabric, flow: &Flow, count: usize) -> usize {
     let leaf = fabric.leaf_of(flow.src);
-    choose_next_hop(five_tuple_hash(fabric, flow), device_id(fabric, leaf), count)
+    SwitchHash::Independent.choose(five_tuple_hash(fabric, flow), device_id(fabric, leaf), count)
 }
 
 fn hash_path(fabric: &Fabric, routes: &EqualCostRoutes, flow: &Flow) -> Vec<LinkId> {
     let hash = five_tuple_hash(fabric, flow);
     routes.choose_path(flow, |switch, links| {
-        links[choose_next_hop(hash, device_id(fabric, switch), links.len())]
+        links[routes.hash().choose(hash, device_id(fabric, switch), links.len())]
     })
 }
 
@@ -61,32 +60,4 @@ fn five_tuple_hash(fabric: &Fabric, flow: &Flow) -> u32 {
     hash.update(&flow.udp_src_port.unwrap_or(0).to_be_bytes());
     hash.update(&ROCE_V2_PORT.to_be_bytes());
     hash.finalize()
-}
-
-/// The next hop of `count` that a switch takes for a flow.
-fn choose_next_hop(flow_hash: u32, device_id: u64, count: usize) -> usize {
-    // The device id goes to the upper half and the CRC to the lower, so that they cannot cancel.
-    let mut hash = (device_id << 32) ^ (device_id >> 32) ^ u64::from(flow_hash);
-    for factor in [0xff51_afd7_ed55_8ccd_u64, 0xc4ce_b9fe_1a85_ec53] {
-        hash = (hash ^ (hash >> 33)).wrapping_mul(factor);
-    }
-    let spread = (hash ^ (hash >> 33)) % (count.max(1) as u64);
-    usize::try_from(spread).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn choices_spread_evenly_and_switches_choose_independently() {
-        let mut joint = [[0_u32; 2]; 2];
-        for flow in 0..4096_u32 {
-            let hash = crc32fast::hash(&flow.to_be_bytes());
-            joint[choose_next_hop(hash, 1, 2)][choose_next_hop(hash, 2, 2)] += 1;
-        }
-        for count in joint.iter().flatten() {
-            assert!((924..1124).contains(count), "{joint:?}");
-        }
-    }
 }

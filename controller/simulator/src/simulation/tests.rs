@@ -261,3 +261,13 @@ fn the_same_experiment_gives_the_same_outcome() {
         assert_eq!(run(&experiment, scheduler), run(&experiment, scheduler));
     }
 }
+
+#[test]
+fn a_horizon_between_two_ticks_of_the_clock_ends() {
+    let test_input = TestInput::on_lab_fabric().with_job("a", &[("h1", "h4")]);
+    for tenths in 1..200 {
+        let seconds = 40.0 * (1.53 + f64::from(tenths) / 10.0) / 3.0;
+        let outcome = run(&experiment(&test_input, seconds), Scheduler::Ecmp);
+        assert!(close(outcome.seconds, seconds));
+    }
+}
