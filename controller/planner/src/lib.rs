@@ -46,6 +46,7 @@ mod segment_search;
 mod segment_survey;
 mod source_ports;
 mod sparse_sums;
+mod sprayed_plan;
 mod traffic;
 mod trunks;
 

@@ -13,13 +13,9 @@ use std::collections::BTreeMap;
 
 use topology::groups::DisjointSets;
 use topology::{
-    AvailabilityChange, Bandwidth, Fabric, FabricNode, FabricParts, Finding, Link, LinkEndpoint,
-    LinkId, LinkPath, Nic, Switch, SwitchId, Tier,
+    AvailabilityChange, Bandwidth, Fabric, FabricNode, FabricParts, Link, LinkEndpoint, LinkId,
+    Nic, Switch, SwitchId, Tier,
 };
-
-use crate::plan::{Plan, PlannedFlow};
-use crate::refine::PathOrigin;
-use crate::report::{LinkLoad, PlanReport};
 
 /// The fabric with trunks, and the links that each stands for.
 #[derive(Clone, Debug)]
@@ -58,48 +54,12 @@ impl TrunkedFabric {
     }
 
     /// The links of the original that a link stands for.
-    fn members_of(&self, link: LinkId) -> Vec<LinkId> {
+    pub(crate) fn members_of(&self, link: LinkId) -> Vec<LinkId> {
         match self.members.get(link.index()) {
             Some(members) => members.clone(),
             // Those inside hosts come last, in the same order in both.
             None => vec![LinkId::from(link.index() - self.members.len() + self.original_links)],
         }
-    }
-
-    /// `plan` and `report`, made on this fabric, in terms of the original: its flows have no paths of
-    /// their own.
-    pub(crate) fn restore(&self, plan: Plan, report: PlanReport) -> (Plan, PlanReport) {
-        (self.restore_plan(plan), self.restore_report(report))
-    }
-
-    fn restore_plan(&self, mut plan: Plan) -> Plan {
-        let on_no_path =
-            |flow: PlannedFlow| PlannedFlow { links: LinkPath::EMPTY, pinned: false, ..flow };
-        plan.flows = plan.flows.into_iter().map(on_no_path).collect();
-        plan.jobs.iter_mut().for_each(|job| job.sprayed = true);
-        plan
-    }
-
-    fn restore_report(&self, mut report: PlanReport) -> PlanReport {
-        for region in &mut report.comparison.regions {
-            region.candidates.iter_mut().for_each(|of| of.paths = PathOrigin::Sprayed);
-            region.candidates.dedup_by(|a, b| a.levels == b.levels);
-        }
-        let original = |load: LinkLoad| {
-            let members = self.members_of(load.link).into_iter();
-            members.map(move |link| LinkLoad { link, ..load.clone() })
-        };
-        report.links = report.links.into_iter().flat_map(original).collect();
-        report.links.sort_by_key(|load| load.link);
-        if !report.rationales.is_empty() {
-            let text = "jobs are sprayed: their flows have no paths of their own, and links are not planned";
-            report.findings.push(Finding::info("forwarding", text));
-        }
-        for rationale in &mut report.rationales {
-            rationale.bottleneck =
-                rationale.bottleneck.and_then(|link| self.members_of(link).first().copied());
-        }
-        report
     }
 }
 

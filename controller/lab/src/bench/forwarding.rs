@@ -23,6 +23,7 @@ use command_io::output;
 #[command(after_help = "\
 Examples:
   crux bench forwarding --cases 100
+  crux bench forwarding --cases 1 --seed 1 --first 17
   crux bench forwarding --cases 1000 --seed 1 --raw forwarding.json")]
 pub(crate) struct ForwardingArgs {
     #[command(flatten)]
