@@ -24,8 +24,7 @@ const ACKS_PER_WINDOW: u32 = 8;
 const RATE_LIMITED_WINDOW: u32 = 1 << 22;
 /// Packets for each acknowledgement there: a quarter of a round trip at 400 Gb/s.
 const RATE_LIMITED_ACKS: u32 = 16;
-/// Packets of a sprayed connection that may overtake one, under DCQCN: 4 MiB, more than the queues of
-/// equal paths differ by.
+/// Packets of a sprayed connection that may overtake one, under DCQCN, where no window bounds them.
 const SPRAYED_REORDERING: u32 = 1024;
 /// Room for all windows, or for as much as the shared buffer lets in.
 pub(crate) fn queue_limits(

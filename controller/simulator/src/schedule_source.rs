@@ -3,7 +3,6 @@
 use planner::{Job, PlanInput, Policy};
 use topology::Fabric;
 
-use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
 use crate::scheduler::Scheduler;
 use crate::switch_hash::SwitchHash;
@@ -57,7 +56,7 @@ impl ScheduleSource for Scheduler {
     }
 }
 
-/// A scheduler on switches with these hashes. The planner's own paths do not depend on them.
+/// A scheduler on switches with these hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashedScheduler {
     /// Decides.
@@ -81,13 +80,7 @@ impl ScheduleSource for HashedScheduler {
         policy: &Policy,
         previous: Option<&Schedule>,
     ) -> Result<Schedule, ScheduleFailure> {
-        let routes = EqualCostRoutes::for_input(input).with_hash(self.hash);
-        Ok(match self.scheduler {
-            Scheduler::Crux | Scheduler::CruxPsPa => {
-                self.scheduler.schedule_jobs(input, policy, previous)
-            }
-            baseline => baseline.schedule_along_routes(&routes, input, policy),
-        })
+        Ok(self.scheduler.schedule_with_hash(self.hash, input, policy, previous))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::baselines::{cassini, ecmp, sincronia, spray, taccl, varys};
 use crate::crux_variants;
 use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
+use crate::switch_hash::SwitchHash;
 
 /// A way to schedule: ours in parts, or one that it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,11 +90,24 @@ impl Scheduler {
         policy: &Policy,
         previous: Option<&Schedule>,
     ) -> Schedule {
+        self.schedule_with_hash(SwitchHash::default(), input, policy, previous)
+    }
+
+    /// As [`Scheduler::schedule_jobs`], on switches that hash like that where paths follow a hash. The
+    /// planner's own paths do not.
+    pub fn schedule_with_hash(
+        self,
+        hash: SwitchHash,
+        input: &PlanInput,
+        policy: &Policy,
+        previous: Option<&Schedule>,
+    ) -> Schedule {
         match self {
             Self::CruxPsPa => crux_variants::schedule_uncompressed(input, policy, previous),
             Self::Crux => crux_variants::schedule_full(input, policy, previous),
             baseline => {
-                baseline.schedule_along_routes(&EqualCostRoutes::for_input(input), input, policy)
+                let routes = EqualCostRoutes::for_input(input).with_hash(hash);
+                baseline.schedule_along_routes(&routes, input, policy)
             }
         }
     }

@@ -7,6 +7,8 @@
 
 mod summary;
 
+use std::cell::LazyCell;
+
 use fluid::{Engine, EngineOptions, FluidError, JobIndex, MAX_SECONDS, ServiceDiscipline};
 use planner::{JobId, Plan, PlanInput, Policy};
 use topology::{Fabric, Finding, Forwarding, LinkId};
@@ -16,6 +18,7 @@ use crate::crux_variants;
 use crate::demand::LinkDemand;
 use crate::fault::FabricFault;
 use crate::outcome::SimulationOutcome;
+use crate::routes::EqualCostRoutes;
 use crate::schedule::{Schedule, ScheduledJob};
 use crate::schedule_source::{ScheduleFailure, ScheduleSource};
 use crate::scheduler::Scheduler;
@@ -357,9 +360,8 @@ fn decide(
 /// The jobs of `input` with their flows in parts where `schedule` has them sprayed.
 fn jobs_in_parts(input: &PlanInput, schedule: &Schedule) -> Vec<planner::Job> {
     let mut jobs = input.jobs.clone();
-    for job in jobs.iter_mut().filter(|job| is_sprayed(&input.fabric, schedule, job)) {
-        spray::spread_flows(&input.fabric, std::slice::from_mut(job));
-    }
+    let sprayed = jobs.iter_mut().filter(|job| is_sprayed(&input.fabric, schedule, job));
+    spray::spread_flows(&input.fabric, sprayed);
     jobs
 }
 
@@ -375,9 +377,10 @@ fn is_sprayed(fabric: &Fabric, schedule: &Schedule, job: &planner::Job) -> bool 
 /// `schedule`, decided for `given`, with a path for each flow of the jobs of `input`, which may be parts
 /// of theirs.
 fn spread_schedule(given: &PlanInput, mut schedule: Schedule, input: &PlanInput) -> Schedule {
+    let routes = LazyCell::new(|| EqualCostRoutes::for_input(input));
     for (place, (whole, job)) in given.jobs.iter().zip(&input.jobs).enumerate() {
         schedule.jobs[place].paths = if is_sprayed(&given.fabric, &schedule, job) {
-            spray::on_all_paths(&given.fabric, job)
+            spray::on_all_paths(job, &routes)
         } else if whole.flows.len() != job.flows.len() {
             spray::on_paths_of(whole, &schedule.jobs[place].paths, job)
         } else {

@@ -27,12 +27,11 @@ pub(crate) fn print_comparison(
     output::print_line(format_args!("\nforecast for {jobs}\n{table}"))?;
     if let Some(without) = comparison.ecmp_utilization {
         let percent = without * 100.0;
-        match are_sprayed {
-            true => output::print_line(format_args!("spraying on one level: {percent:.2} %"))?,
-            false => {
-                output::print_line(format_args!("ECMP: {percent:.2} % in the mean over hashes"))?
-            }
-        }
+        let without = match are_sprayed {
+            true => format!("spraying on one level: {percent:.2} %"),
+            false => format!("ECMP: {percent:.2} % in the mean over hashes"),
+        };
+        output::print_line(without)?;
     }
     if let Some(limit) = comparison.slowdown_limit {
         output::print_line(format_args!(

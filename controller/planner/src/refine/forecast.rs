@@ -6,6 +6,7 @@
 //! mean iteration from the start where it is shortest, and from the start where it is longest.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -184,8 +185,8 @@ fn forecast_from(fabric: &Fabric, jobs: &[Job], plan: &Plan, runs: &ForecastRuns
 /// Forecasts `jobs`, all of them pinned or all sprayed, on the fabric on which they were planned.
 fn forecast_jobs(fabric: &Fabric, jobs: &[&Job], plan: &Plan, runs: &ForecastRuns) -> PlanForecast {
     let traffic = IndexedTraffic::of_jobs(fabric, jobs.iter().copied());
-    // What is sprayed has one path, over trunks.
-    let only_paths = hashed_paths(&traffic, 0);
+    // What is sprayed has one path, over trunks. Pinned plans, most of all, need no pass over all flows.
+    let only_paths = LazyCell::new(|| hashed_paths(&traffic, 0));
     let mut paths = vec![LinkPath::EMPTY; traffic.flows.len()];
     let mut levels = vec![0; traffic.jobs.len()];
     let mut shifts = vec![None; traffic.jobs.len()];

@@ -17,7 +17,7 @@ use crate::schedule::Schedule;
 const MOST_PARTS: usize = 64;
 
 /// Takes the flows of jobs into parts, as many as each has paths.
-pub fn spread_flows(fabric: &Fabric, jobs: &mut [Job]) {
+pub fn spread_flows<'j>(fabric: &Fabric, jobs: impl IntoIterator<Item = &'j mut Job>) {
     let mut routes = EqualCostRoutes::new(fabric);
     for job in jobs {
         routes.add_job(job);
@@ -35,9 +35,7 @@ fn parts_of_flows(job: &Job, routes: &EqualCostRoutes) -> Vec<Flow> {
 }
 
 /// The paths of a job's flows, which are parts: in turn.
-pub fn on_all_paths(fabric: &Fabric, job: &Job) -> Vec<Vec<LinkId>> {
-    let mut routes = EqualCostRoutes::new(fabric);
-    routes.add_job(job);
+pub fn on_all_paths(job: &Job, routes: &EqualCostRoutes) -> Vec<Vec<LinkId>> {
     routes.paths_in_turn(job, |paths| paths)
 }
 
@@ -61,7 +59,7 @@ pub fn on_paths_of(whole: &Job, paths: &[Vec<LinkId>], job: &Job) -> Vec<Vec<Lin
 
 /// The parts of a flow on its paths in turn, one level.
 pub fn schedule_jobs(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
-    let paths = input.jobs.iter().map(|job| routes.paths_in_turn(job, |paths| paths)).collect();
+    let paths = input.jobs.iter().map(|job| on_all_paths(job, routes)).collect();
     Schedule::from_levels(&vec![0; input.jobs.len()], paths)
 }
 
