@@ -8,11 +8,15 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use topology::{Fabric, Finding};
+
 use crate::input::Job;
+use crate::path_selection;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::refine::{CandidateOutcome, RegionComparison};
-use crate::report::PlanReport;
+use crate::report::{LinkLoad, LoadBounds, PlanReport, load_lower_bound};
+use crate::traffic::IndexedTraffic;
 
 /// Share of their GPU worth that jobs gain at least by another way.
 const LEAST_GAIN: f64 = 0.002;
@@ -20,15 +24,18 @@ const LEAST_GAIN: f64 = 0.002;
 /// A plan and its report.
 type Planned = (Plan, PlanReport);
 
-/// The plan of both for `jobs`, in any order, with `previous` in force. All three are for the same
-/// fabric, and the first two for the same jobs.
+/// The plan of both for `jobs`, in any order, with `previous` in force. The first was made on the
+/// first of `fabrics`, the second on the other, whose links are its trunks; both are for the same
+/// jobs.
 pub(crate) fn choose_forwarding(
+    fabrics: [&Fabric; 2],
     jobs: &[Job],
     policy: &Policy,
     [pinned, sprayed]: [Planned; 2],
     previous: Option<&Plan>,
 ) -> Planned {
     let jobs: BTreeMap<_, _> = jobs.iter().map(|job| (&job.id, job)).collect();
+    let by_position: Vec<&Job> = pinned.0.jobs.iter().map(|job| jobs[&job.id]).collect();
     let in_force = |position: usize| {
         let had = previous.and_then(|plan| plan.job(&pinned.0.jobs[position].id));
         had.is_some_and(|(_, job)| job.sprayed)
@@ -42,10 +49,10 @@ pub(crate) fn choose_forwarding(
         };
         let worth = |region: &RegionComparison| {
             let forecasts = region.jobs.iter().zip(&region.forecasts);
-            let of_jobs = forecasts.filter_map(|(position, forecast)| {
-                let job = jobs.get(&pinned.0.jobs[*position].id)?;
+            let of_jobs = forecasts.map(|(position, forecast)| {
+                let job = by_position[*position];
                 let computes = job.compute_seconds / forecast.seconds;
-                Some(policy.job_worth(job) * if computes.is_finite() { computes } else { 0.0 })
+                policy.job_worth(job) * if computes.is_finite() { computes } else { 0.0 }
             });
             of_jobs.sum::<f64>()
         };
@@ -58,7 +65,8 @@ pub(crate) fn choose_forwarding(
     }
     let order = merged_order([&pinned.0, &sprayed.0], &is_sprayed);
     let plan = merge_plans([&pinned.0, &sprayed.0], &is_sprayed, &order);
-    (plan, merge_reports([pinned.1, sprayed.1], &is_sprayed, losers))
+    let merge = ReportMerge { fabrics, jobs: &by_position, is_sprayed: &is_sprayed };
+    (plan, merge.merge_reports([pinned.1, sprayed.1], losers))
 }
 
 /// The jobs by descending priority: those of each plan in its order, and of two the one with the
@@ -111,44 +119,88 @@ fn merge_plans(plans: [&Plan; 2], is_sprayed: &[bool], order: &[usize]) -> Plan 
     plan
 }
 
-/// What of each report is about jobs that follow its plan. Of each region, `losers` has the digest
-/// and the best candidate of the plan that it does not follow.
-fn merge_reports(
-    reports: [PlanReport; 2],
-    is_sprayed: &[bool],
-    losers: Vec<(Vec<usize>, u64, Option<CandidateOutcome>)>,
-) -> PlanReport {
-    let [mut report, sprayed] = reports;
-    let follows = |jobs: &[usize], way: bool| jobs.iter().all(|job| is_sprayed[*job] == way);
-    report.links.retain(|load| follows(&load.jobs, false));
-    report.links.extend(sprayed.links.into_iter().filter(|load| follows(&load.jobs, true)));
-    report.links.sort_by_key(|load| load.link);
-    report.bounds.max_load = report.links.iter().map(|link| link.load).fold(0.0, f64::max);
-    let lower_bound = &mut report.bounds.max_load_lower_bound;
-    *lower_bound = lower_bound.min(sprayed.bounds.max_load_lower_bound);
-    if is_sprayed.contains(&true) {
-        for finding in sprayed.findings {
-            if !report.findings.contains(&finding) {
-                report.findings.push(finding);
+/// What makes one report of two.
+struct ReportMerge<'a> {
+    fabrics: [&'a Fabric; 2],
+    /// By position.
+    jobs: &'a [&'a Job],
+    is_sprayed: &'a [bool],
+}
+
+impl ReportMerge<'_> {
+    /// What of each report is about jobs that follow its plan. Of each region, `losers` has the
+    /// digest and the best candidate of the plan that it does not follow.
+    fn merge_reports(
+        &self,
+        reports: [PlanReport; 2],
+        losers: Vec<(Vec<usize>, u64, Option<CandidateOutcome>)>,
+    ) -> PlanReport {
+        let lower_bounds = [false, true].map(|way| self.lower_bound(&reports, way));
+        let [mut report, sprayed] = reports;
+        report.links.retain(|load| self.is_loaded_by(load, false));
+        report.links.extend(sprayed.links.into_iter().filter(|load| self.is_loaded_by(load, true)));
+        report.links.sort_by_key(|load| load.link);
+        report.bounds = LoadBounds {
+            max_load: report.links.iter().map(|link| link.load).fold(0.0, f64::max),
+            max_load_lower_bound: lower_bounds[0].max(lower_bounds[1]),
+        };
+        let of_pinned = report.findings.into_iter().filter(|finding| !self.is_about(finding, true));
+        report.findings = of_pinned.collect();
+        if self.is_sprayed.contains(&true) {
+            for finding in sprayed.findings {
+                if !self.is_about(&finding, false) && !report.findings.contains(&finding) {
+                    report.findings.push(finding);
+                }
             }
         }
-    }
-    for (job, (own, other)) in report.rationales.iter_mut().zip(sprayed.rationales).enumerate() {
-        if is_sprayed[job] {
-            *own = other;
+        let rationales = report.rationales.iter_mut().zip(sprayed.rationales);
+        for ((own, other), is_sprayed) in rationales.zip(self.is_sprayed) {
+            if *is_sprayed {
+                *own = other;
+            }
         }
-    }
-    let comparison = &mut report.comparison;
-    comparison.regions.retain(|region| follows(&region.jobs, false));
-    let regions = sprayed.comparison.regions.into_iter();
-    comparison.regions.extend(regions.filter(|region| follows(&region.jobs, true)));
-    comparison.compared.extend(sprayed.comparison.compared);
-    comparison.is_provisional |= sprayed.comparison.is_provisional;
-    for (jobs, digest, candidate) in losers {
-        comparison.compared.push(digest);
-        if let Some(region) = comparison.regions.iter_mut().find(|region| region.jobs == jobs) {
-            region.candidates.extend(candidate);
+        let follows = |jobs: &[usize], way| jobs.iter().all(|job| self.is_sprayed[*job] == way);
+        let comparison = &mut report.comparison;
+        comparison.regions.retain(|region| follows(&region.jobs, false));
+        let regions = sprayed.comparison.regions.into_iter();
+        comparison.regions.extend(regions.filter(|region| follows(&region.jobs, true)));
+        comparison.compared.extend(sprayed.comparison.compared);
+        comparison.is_provisional |= sprayed.comparison.is_provisional;
+        for (jobs, digest, candidate) in losers {
+            comparison.compared.push(digest);
+            if let Some(region) = comparison.regions.iter_mut().find(|region| region.jobs == jobs) {
+                region.candidates.extend(candidate);
+            }
         }
+        report
     }
-    report
+
+    /// Whether the jobs that load a link are sprayed, or all pinned. They are all one or the other,
+    /// as those that could share a link are of one region, but jobs that send nothing are of none.
+    fn is_loaded_by(&self, load: &LinkLoad, sprayed: bool) -> bool {
+        let sends = |job: &&usize| self.jobs[**job].flows.iter().any(|flow| flow.bytes > 0.0);
+        let first = load.jobs.iter().find(sends).or(load.jobs.first());
+        first.is_some_and(|job| self.is_sprayed[*job] == sprayed)
+    }
+
+    /// Whether a finding is about a job that is sprayed, or about one that is pinned.
+    fn is_about(&self, finding: &Finding, sprayed: bool) -> bool {
+        let id = finding.about.strip_prefix("job ");
+        let job = id.and_then(|id| self.jobs.iter().position(|job| job.id.as_str() == id));
+        job.is_some_and(|job| self.is_sprayed[job] == sprayed)
+    }
+
+    /// What the busiest link of the jobs that are sprayed, or of the others, carries at least.
+    fn lower_bound(&self, reports: &[PlanReport; 2], sprayed: bool) -> f64 {
+        let way = usize::from(sprayed);
+        let of_way = (0..self.jobs.len()).filter(|job| self.is_sprayed[*job] == sprayed);
+        let traffic =
+            IndexedTraffic::of_jobs(self.fabrics[way], of_way.clone().map(|job| self.jobs[job]));
+        let rates = of_way.flat_map(|job| {
+            let seconds = reports[way].rationales[job].iteration_seconds;
+            let flows = self.jobs[job].flows.iter();
+            flows.map(move |flow| path_selection::mean_rate(flow.bytes, seconds))
+        });
+        load_lower_bound(&traffic, rates)
+    }
 }

@@ -115,17 +115,18 @@ pub fn plan_to_depth(
 ) -> (Plan, PlanReport) {
     let (fabric, jobs) = (&input.fabric, &input.jobs[..]);
     let planned_on = |fabric: &Fabric| plan_on(fabric, jobs, policy, previous, depth);
-    let sprayed = || {
-        let trunks = TrunkedFabric::new(fabric);
+    let sprayed_on = |trunks: &TrunkedFabric| {
         let (plan, report) = planned_on(&trunks.fabric);
         trunks.restore(plan, report)
     };
     let (plan, report) = match fabric.forwarding() {
         Forwarding::Pin => planned_on(fabric),
-        Forwarding::Spray => sprayed(),
+        Forwarding::Spray => sprayed_on(&TrunkedFabric::new(fabric)),
         Forwarding::Auto => {
-            let both = [planned_on(fabric), sprayed()];
-            forwarding_choice::choose_forwarding(jobs, policy, both, previous)
+            let trunks = TrunkedFabric::new(fabric);
+            let both = [planned_on(fabric), sprayed_on(&trunks)];
+            let fabrics = [fabric, &trunks.fabric];
+            forwarding_choice::choose_forwarding(fabrics, jobs, policy, both, previous)
         }
     };
     (plan.succeeding(previous), report)

@@ -101,8 +101,7 @@ pub(crate) fn complete_paths(traffic: &IndexedTraffic<'_>, paths: &[LinkPath]) -
     assignment.paths_of(0..traffic.jobs.len())
 }
 
-/// Bytes per second that a flow averages while its job runs undisturbed.
-pub(crate) fn mean_rate(bytes: f64, demand: &NetworkDemand) -> f64 {
-    let seconds = demand.iteration_seconds;
-    if seconds > 0.0 { bytes / seconds } else { 0.0 }
+/// Bytes per second that a flow averages while the iterations of its job take so long.
+pub(crate) fn mean_rate(bytes: f64, iteration_seconds: f64) -> f64 {
+    if iteration_seconds > 0.0 { bytes / iteration_seconds } else { 0.0 }
 }

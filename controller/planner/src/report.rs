@@ -127,7 +127,7 @@ impl ReportInputs<'_> {
     pub(crate) fn build_report(&self, plan: &Plan, comparison: PlanComparison) -> PlanReport {
         let links = self.link_loads(plan);
         let max_load = links.iter().map(|link| link.load).fold(0.0, f64::max);
-        let max_load_lower_bound = self.lower_bound();
+        let max_load_lower_bound = load_lower_bound(self.traffic, self.flow_rates());
         PlanReport {
             links,
             compression: self.compression_report(plan),
@@ -167,16 +167,8 @@ impl ReportInputs<'_> {
     /// Bytes per second of every flow, in the order of the plan.
     fn flow_rates(&self) -> impl Iterator<Item = f64> {
         let flows = self.traffic.flows.iter();
-        flows.map(|f| path_selection::mean_rate(f.flow.bytes, &self.demands[f.job]))
-    }
-
-    fn lower_bound(&self) -> f64 {
-        let mut least = LoadLowerBound::new(self.traffic.fabric, &self.traffic.tables);
-        for (flow, rate) in self.traffic.flows.iter().zip(self.flow_rates()) {
-            let inside = flow.flow.intra_host_links(self.traffic.fabric);
-            least.add_flow(flow, self.traffic.leaf_pair(flow), inside, rate);
-        }
-        least.max_load()
+        flows
+            .map(|f| path_selection::mean_rate(f.flow.bytes, self.demands[f.job].iteration_seconds))
     }
 
     fn compression_report(&self, plan: &Plan) -> CompressionReport {
@@ -276,6 +268,21 @@ impl ReportInputs<'_> {
         }
     }
 }
+
+/// What the load of the busiest link is at least, on any paths, where the flows of `traffic` send at
+/// `rates`, in their order.
+pub(crate) fn load_lower_bound(
+    traffic: &IndexedTraffic<'_>,
+    rates: impl Iterator<Item = f64>,
+) -> f64 {
+    let mut least = LoadLowerBound::new(traffic.fabric, &traffic.tables);
+    for (flow, rate) in traffic.flows.iter().zip(rates) {
+        let inside = flow.flow.intra_host_links(traffic.fabric);
+        least.add_flow(flow, traffic.leaf_pair(flow), inside, rate);
+    }
+    least.max_load()
+}
+
 /// Whether the NICs of a flow have a path over usable links.
 fn has_path(fabric: &Fabric, flow: &PlannedFlow) -> bool {
     let [src, dst] = [flow.src, flow.dst];

@@ -4,14 +4,19 @@
 //! sources, so that a new one is in the long run without being listed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::source::{block_length, read_tokens};
 use crate::tree::{self, SourceFile};
 
 /// Cases of each property, if the command names no number.
 pub(crate) const CASES: &str = "4096";
+
+/// Where the cases of a run start; they are the same with the same number.
+const SEED: &str = "PROPTEST_RNG_SEED";
 
 /// Names of property tests by the package that has them.
 type Properties = BTreeMap<String, BTreeSet<String>>;
@@ -26,12 +31,15 @@ pub(crate) fn run_long_properties(root: &Path, cases: &str) -> ExitCode {
         }
     };
     let mut failed = Vec::new();
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seed = env::var(SEED).unwrap_or_else(|_| since_epoch.as_secs().to_string());
     for (package, names) in &properties {
-        println!("== {package}: {} properties, {cases} cases each", names.len());
+        println!("== {package}: {} properties, {cases} cases each, {SEED}={seed}", names.len());
         let run = Command::new("cargo")
             .args(["test", "--quiet", "--package", package, "--tests", "--"])
             .args(names)
             .env("PROPTEST_CASES", cases)
+            .env(SEED, &seed)
             .current_dir(root)
             .status();
         if !run.is_ok_and(|status| status.success()) {

@@ -67,7 +67,8 @@ impl PathAssignment {
 
     /// A slot for a job, none of whose flows is on a path yet.
     pub(crate) fn add_job(&mut self, job: &Job, routes: &Arc<JobRoutes>) -> usize {
-        let rate = |bytes: f64| (bytes > 0.0).then(|| mean_rate(bytes, &routes.demand));
+        let rate =
+            |bytes: f64| (bytes > 0.0).then(|| mean_rate(bytes, routes.demand.iteration_seconds));
         let assigned = AssignedJob {
             rates: job.flows.iter().map(|flow| rate(flow.bytes)).collect(),
             paths: vec![LinkPath::EMPTY; job.flows.len()],
