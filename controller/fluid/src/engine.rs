@@ -20,7 +20,7 @@ use crate::event_queue::EventQueue;
 use crate::job::JobIndex;
 use crate::network::FluidNetwork;
 use crate::observer::{JobPhase, RunInstant, RunObserver};
-use crate::rate_allocation::{CoflowFlow, RateAllocator, RateChanges};
+use crate::rate_allocation::{RateAllocator, RateChanges, SendingFlow};
 use crate::tallies::WorkCounters;
 use iteration::EngineJob;
 use meters::LevelMeter;
@@ -34,6 +34,9 @@ pub enum ServiceDiscipline {
     /// Coflow by coflow, the smallest effective bottleneck first, whatever the levels: what hosts
     /// can do that give every flow a rate (Varys).
     Coflows,
+    /// Without levels, max-min fair by a weight that grows with the part of its bytes that a flow
+    /// has sent: hosts whose congestion control is MLTCP (Rajasekaran et al., HotNets 2024).
+    BytesSent,
 }
 
 impl ServiceDiscipline {
@@ -41,10 +44,17 @@ impl ServiceDiscipline {
     fn level_of_flows(self, level: u32) -> u32 {
         match self {
             Self::Levels => level,
-            Self::Coflows => 0,
+            Self::Coflows | Self::BytesSent => 0,
         }
     }
 }
+
+/// Slope and intercept of MLTCP's aggressiveness `F(x) = 1.75 x + 0.25`, of the part `x` of its bytes
+/// that a flow has sent. Two flows on a link share it in the ratio of their `F`.
+const AGGRESSIVENESS: [f64; 2] = [1.75, 0.25];
+
+/// The aggressiveness of a flow is constant for this part of its bytes.
+const BYTES_SENT_STEP: f64 = 1.0 / 32.0;
 
 /// Options of a whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -250,6 +260,9 @@ impl Engine {
         // All phases before any rate: what ends and what begins at one instant is one event.
         while let Some((at, event)) = self.take_due() {
             match event {
+                ScheduledEvent::FlowGroup(group) if self.has_bytes_left(group) => {
+                    self.changes.groups.push(group);
+                }
                 ScheduledEvent::FlowGroup(group) => self.end_group(group, at),
                 ScheduledEvent::Job(job) => self.handle_job_event(job),
             }
@@ -277,6 +290,13 @@ impl Engine {
         })
     }
 
+    /// Whether the event of a flow group is the next step of its aggressiveness, and not its end.
+    fn has_bytes_left(&self, group: u32) -> bool {
+        let group = &self.group_progress[group as usize];
+        self.discipline == ServiceDiscipline::BytesSent
+            && group.bytes_left_at(self.now) > group.rate * GRACE
+    }
+
     /// The latest end of a flow group that counts as now.
     fn end_of_merging(&self, group: u32) -> Ticks {
         if self.merged_share <= 0.0 {
@@ -294,24 +314,37 @@ impl Engine {
     fn reallocate(&mut self) -> bool {
         match self.discipline {
             ServiceDiscipline::Levels => self.rate_allocator.reallocate(&mut self.changes),
-            ServiceDiscipline::Coflows if self.rate_allocator.is_up_to_date() => false,
+            // A group that changed though nothing begins or ends has a new share.
+            _ if self.rate_allocator.is_up_to_date() && self.changes.groups.is_empty() => false,
             ServiceDiscipline::Coflows => {
-                let flows = self.flows_of_coflows();
+                let flows = self.sending_flows();
                 self.rate_allocator.reallocate_coflows(&flows, &mut self.changes);
+                true
+            }
+            ServiceDiscipline::BytesSent => {
+                let flows = self.sending_flows();
+                self.rate_allocator.reallocate_shares(&flows, &mut self.changes);
                 true
             }
         }
     }
 
     /// All flow groups that send, those of a job together.
-    fn flows_of_coflows(&self) -> Vec<CoflowFlow> {
+    fn sending_flows(&self) -> Vec<SendingFlow> {
         let groups = self.jobs.iter().flatten().flat_map(|job| &job.groups);
         let sending = groups.filter(|group| self.rate_allocator.is_sending(**group));
         sending
             .map(|&group| {
                 let progress = &self.group_progress[group as usize];
-                let bytes_left = progress.bytes_left_at(self.now);
-                CoflowFlow { coflow: progress.job.0, group, bytes_left }
+                SendingFlow {
+                    coflow: progress.job.0,
+                    group,
+                    bytes_left: progress.bytes_left_at(self.now),
+                    share: match self.discipline {
+                        ServiceDiscipline::BytesSent => progress.aggressiveness_at(self.now),
+                        ServiceDiscipline::Levels | ServiceDiscipline::Coflows => 1.0,
+                    },
+                }
             })
             .collect()
     }
@@ -328,7 +361,10 @@ impl Engine {
             // With the old rate, which held until now.
             group.advance_to(self.now);
             group.set_rate(rate, self.now);
-            let end = group.end_time();
+            let end = match self.discipline {
+                ServiceDiscipline::BytesSent => group.next_step_time(),
+                ServiceDiscipline::Levels | ServiceDiscipline::Coflows => group.end_time(),
+            };
             self.event_queue.set_time(ScheduledEvent::FlowGroup(id).to_id(), end);
         }
     }
@@ -338,6 +374,9 @@ impl Engine {
 /// separates instants that should be equal, and a residue must not wait for a whole burst of a
 /// higher level that begins as its flow ends.
 const GRACE: f64 = 1e-9;
+
+/// What counts as the end of a step, in steps: rounding must not leave a rest of it.
+const STEP_TOLERANCE: f64 = 1e-6;
 
 impl GroupProgress {
     /// Takes another rate; a wait begins with a rate of 0 and ends with any other.
@@ -368,10 +407,29 @@ impl GroupProgress {
 
     /// Time of the last byte if the rate stays.
     fn end_time(&self) -> Ticks {
-        if self.bytes_left <= 0.0 {
+        self.time_of_sending(self.bytes_left)
+    }
+
+    /// When the next step of its aggressiveness begins, or the last byte is sent.
+    fn next_step_time(&self) -> Ticks {
+        let step = BYTES_SENT_STEP * self.bytes;
+        let later_steps = (self.bytes_left / step - STEP_TOLERANCE).floor().max(0.0);
+        self.time_of_sending(self.bytes_left - later_steps * step)
+    }
+
+    /// MLTCP's `F` of the part of its bytes that is sent, in the middle of the step that it is in.
+    fn aggressiveness_at(&self, now: Ticks) -> f64 {
+        let left = self.bytes_left_at(now) / (BYTES_SENT_STEP * self.bytes);
+        let sent = 1.0 - ((left - STEP_TOLERANCE).floor().max(0.0) + 0.5) * BYTES_SENT_STEP;
+        AGGRESSIVENESS[0] * sent + AGGRESSIVENESS[1]
+    }
+
+    /// When so many bytes more are sent if the rate stays.
+    fn time_of_sending(&self, bytes: f64) -> Ticks {
+        if bytes <= 0.0 {
             self.updated_at
         } else if self.rate > 0.0 {
-            self.updated_at.saturating_add(Ticks::from_seconds(self.bytes_left / self.rate))
+            self.updated_at.saturating_add(Ticks::from_seconds(bytes / self.rate))
         } else {
             Ticks::NEVER
         }

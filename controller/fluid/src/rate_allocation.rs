@@ -1,5 +1,4 @@
-//! Rates of all flows. Where coflows are served one after the other, see [`coflow_rates`].
-//! Otherwise: strict priority between levels on every link but fifo ones (`fifo_links`),
+//! Rates of all flows. Where hosts give them, see [`host_rates`]. Otherwise: strict priority between levels on every link but fifo ones (`fifo_links`),
 //! max-min fair inside a level.
 //!
 //! This module has links, flow groups and rates, but no time; the engine above starts and stops
@@ -13,15 +12,15 @@
 //! a change spreads through bottlenecks only ([`progressive_filling`]), and between levels only
 //! downwards, through the link levels whose use changed.
 
-mod coflow_rates;
 mod fifo_links;
 mod flow_groups;
+mod host_rates;
 mod pending_work;
 mod progressive_filling;
 
-pub(crate) use coflow_rates::CoflowFlow;
 use fifo_links::{FifoShareSearch, FifoWork};
 use flow_groups::HopArena;
+pub(crate) use host_rates::SendingFlow;
 use pending_work::PendingWork;
 use progressive_filling::FillingRound;
 

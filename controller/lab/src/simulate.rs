@@ -20,8 +20,8 @@ use command_io::output::{self, FormatArg, OutputFormat};
 /// The fluid model: jobs compute, then send; links serve levels strictly, max-min fair inside a
 /// level; exact, event by event. Schedulers: ecmp, spray (packet spraying), sincronia, varys,
 /// varys-madd (Varys with a rate for each flow instead of levels), taccl, taccl-job (TACCL* whose
-/// flows of one job do not see each other), cassini, crux-pa (priority assignment alone),
-/// crux-ps-pa (paths and assignment), crux.
+/// flows of one job do not see each other), cassini, mltcp (hosts share links by the bytes that
+/// they have sent), crux-pa (priority assignment alone), crux-ps-pa (paths and assignment), crux.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

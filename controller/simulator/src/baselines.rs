@@ -5,6 +5,7 @@
 
 pub mod cassini;
 pub mod ecmp;
+pub mod mltcp;
 pub mod sincronia;
 pub mod spray;
 pub mod taccl;

@@ -7,7 +7,7 @@ use planner::{Job, PlanInput, Policy};
 use topology::Fabric;
 
 use crate::baselines::taccl::LoadVisibility;
-use crate::baselines::{cassini, ecmp, sincronia, spray, taccl, varys};
+use crate::baselines::{cassini, ecmp, mltcp, sincronia, spray, taccl, varys};
 use crate::crux_variants;
 use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
@@ -32,6 +32,8 @@ pub enum Scheduler {
     TacclJob,
     /// CASSINI (NSDI'24): shifts of start, no levels.
     Cassini,
+    /// MLTCP (HotNets'24): hosts whose share grows with the bytes that they have sent, no levels.
+    Mltcp,
     /// Crux's priority assignment alone: paths by hash, a level for each job.
     CruxPa,
     /// Crux's paths and assignment: a level for each job.
@@ -42,7 +44,7 @@ pub enum Scheduler {
 
 impl Scheduler {
     /// All of them, the baselines first.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Ecmp,
         Self::Spray,
         Self::Sincronia,
@@ -51,6 +53,7 @@ impl Scheduler {
         Self::Taccl,
         Self::TacclJob,
         Self::Cassini,
+        Self::Mltcp,
         Self::CruxPa,
         Self::CruxPsPa,
         Self::Crux,
@@ -67,6 +70,7 @@ impl Scheduler {
             Self::Taccl => "taccl",
             Self::TacclJob => "taccl-job",
             Self::Cassini => "cassini",
+            Self::Mltcp => "mltcp",
             Self::CruxPa => "crux-pa",
             Self::CruxPsPa => "crux-ps-pa",
             Self::Crux => "crux",
@@ -131,6 +135,7 @@ impl Scheduler {
                 taccl::schedule_jobs(input, policy, routes, LoadVisibility::OtherJobs)
             }
             Self::Cassini => cassini::schedule_jobs(input, routes),
+            Self::Mltcp => mltcp::schedule_jobs(input, routes),
             Self::CruxPa => crux_variants::schedule_priority_only(input, policy, routes),
             Self::CruxPsPa => crux_variants::schedule_uncompressed(input, policy, None),
             Self::Crux => crux_variants::schedule_full(input, policy, None),
@@ -148,7 +153,7 @@ impl fmt::Display for Scheduler {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown scheduler `{0}`: use one of ecmp, spray, sincronia, varys, varys-madd, taccl, \
-     taccl-job, cassini, crux-pa, crux-ps-pa, crux"
+     taccl-job, cassini, mltcp, crux-pa, crux-ps-pa, crux"
 )]
 pub struct UnknownScheduler(pub String);
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // Builders of test data outside the test functions.
 
+mod bytes_sent;
 mod changes;
 mod coflows;
 mod errors;

@@ -22,7 +22,8 @@ use command_io::output;
 /// A family is a shape of fabric and jobs: many connections, eight NICs, oversubscribed uplinks,
 /// equal periods. Each case is simulated under the plan, the quick plan, ECMP (the mean over ten
 /// hashes), Sincronia, TACCL*, CASSINI, Varys with rates (MADD), the paper's greedy paths and levels,
-/// one level, and spraying; all jobs begin at once. The plan for the fabric if it sprays is beside them. Points are percentage points of GPU utilisation.
+/// one level, spraying and MLTCP; all jobs begin at once. The plan for the fabric if it sprays is
+/// beside them. Points are percentage points of GPU utilisation.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -217,7 +218,7 @@ impl fmt::Display for FamilySummary {
         writeln!(f, "{} cases of {} of seed {}\n{table}", self.cases, self.family, self.seed)?;
         write!(
             f,
-            "An alternative but spraying that slows no job beyond the limit is better by more than \
+            "An alternative but spraying and MLTCP that slows no job beyond the limit is better by more than \
              {} points in {} cases, by more than {} in {}, by {:+.2} points at most (case {}).\n\
              ECMP is better than the quick plan by {:+.2} points at most.\n\
              Over spraying, levels give {:+.2} points in the mean, and at least {:+.2}.\n\

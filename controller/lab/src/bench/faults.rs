@@ -166,8 +166,11 @@ mod tests {
         for bug in bugs {
             // Where the search begins: schedules that show some bugs are rare.
             let first = match bug {
-                PlantedBug::WritesAsSuccessor => 16,
-                PlantedBug::WaitsForLiars | PlantedBug::KeepsLostLease => 20,
+                PlantedBug::TrustsAcknowledgements => 7,
+                PlantedBug::ReadsWithoutEnd => 8,
+                PlantedBug::WritesAsSuccessor | PlantedBug::StopsHalfWay => 16,
+                PlantedBug::KeepsLostLease => 23,
+                PlantedBug::WaitsForLiars => 30,
                 PlantedBug::HearsOutFloods => 42,
                 PlantedBug::ForgetsTerms => 51,
                 PlantedBug::GivesUpOnDisk => 126,

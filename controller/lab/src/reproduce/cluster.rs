@@ -268,7 +268,8 @@ pub(super) fn paper_utilisation(scheduler: Scheduler) -> Option<f64> {
         | Scheduler::Varys
         | Scheduler::VarysMadd
         | Scheduler::Taccl
-        | Scheduler::TacclJob => None,
+        | Scheduler::TacclJob
+        | Scheduler::Mltcp => None,
     }
 }
 

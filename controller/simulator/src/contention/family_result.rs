@@ -17,8 +17,20 @@ use crate::simulation::{
 const ECMP_HASHES: u16 = 10;
 
 /// What the planner must not be worse than, unless it slows a job down beyond the limit.
-pub const FAMILY_ALTERNATIVES: [&str; 8] =
-    ["ecmp", "sincronia", "taccl", "cassini", "varys-madd", "greedy", "one-level", "spray"];
+pub const FAMILY_ALTERNATIVES: [&str; 9] = [
+    "ecmp",
+    "sincronia",
+    "taccl",
+    "cassini",
+    "varys-madd",
+    "greedy",
+    "one-level",
+    "spray",
+    "mltcp",
+];
+
+/// Those of them that need other switches, or another congestion control in hosts.
+const OTHER_EQUIPMENT: [&str; 2] = ["spray", "mltcp"];
 
 /// What decisions are worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -73,11 +85,11 @@ impl FamilyResult {
     }
 
     /// How much the best alternative that slows no job beyond the limit is above the plan; below 0
-    /// where it is not. Spraying needs other switches and does not count.
+    /// where it is not. What needs other equipment does not count.
     pub fn shortfall(&self) -> f64 {
         let others = self.alternatives.iter().zip(FAMILY_ALTERNATIVES);
         let eligible = others.filter(|(value, name)| {
-            *name != "spray" && value.worst_slowdown <= self.slowdown_limit
+            !OTHER_EQUIPMENT.contains(name) && value.worst_slowdown <= self.slowdown_limit
         });
         let best = eligible.map(|(value, _)| value.gpu_utilization).fold(0.0, f64::max);
         best - self.planned.gpu_utilization
@@ -110,6 +122,7 @@ pub fn examine_family_case(
     alternatives.push(case.value_of(Scheduler::Crux, input, &greedy)?);
     alternatives.push(case.value_of(Scheduler::Crux, input, &one_level)?);
     alternatives.push(case.value_of(Scheduler::Spray, input, policy)?);
+    alternatives.push(case.value_of(Scheduler::Mltcp, input, policy)?);
     let spraying = PlanInput {
         fabric: input.fabric.with_forwarding(Forwarding::Spray),
         jobs: input.jobs.clone(),

@@ -1,5 +1,7 @@
-//! Rates of coflows that are served one after the other (Varys; Chowdhury, Zhong and Stoica,
-//! SIGCOMM 2014, §4.1 and Pseudocode 1), whatever the levels and whoever schedules a link.
+//! Rates that hosts give to flows, on switches without levels: those of all flows are computed at
+//! every change. In shares ([`RateAllocator::reallocate_shares`]) the allocation is max-min fair by
+//! weight. Coflows are served one after the other (Varys; Chowdhury, Zhong and Stoica, SIGCOMM 2014,
+//! §4.1 and Pseudocode 1).
 //!
 //! The effective bottleneck of a coflow is the time that its bytes left need on the link that needs
 //! most: `Gamma = max over links of (bytes left / capacity)`. Whenever a flow begins or ends:
@@ -17,16 +19,18 @@ use super::{RESIDUE, RateAllocator, RateChanges, TOLERANCE};
 
 /// A flow group that sends, and the coflow that it belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CoflowFlow {
+pub(crate) struct SendingFlow {
     pub(crate) coflow: u32,
     pub(crate) group: u32,
     /// Of each flow of the group.
     pub(crate) bytes_left: f64,
+    /// What each flow gets of a full link, relative to others.
+    pub(crate) share: f64,
 }
 
 /// The flows of a job that send, and their bytes left by link.
 struct SendingCoflow<'a> {
-    flows: &'a [CoflowFlow],
+    flows: &'a [SendingFlow],
     bytes_left: BTreeMap<u32, f64>,
 }
 
@@ -41,7 +45,7 @@ impl SendingCoflow<'_> {
 impl RateAllocator {
     /// Computes the rates of all `flows`, those of a coflow together, and adds what became
     /// different to `changes`.
-    pub(crate) fn reallocate_coflows(&mut self, flows: &[CoflowFlow], changes: &mut RateChanges) {
+    pub(crate) fn reallocate_coflows(&mut self, flows: &[SendingFlow], changes: &mut RateChanges) {
         self.take_pending(changes);
         self.groups_computed += flows.len() as u64;
         let mut free: Vec<f64> = self.links.iter().map(|link| link.capacity).collect();
@@ -66,7 +70,20 @@ impl RateAllocator {
         for coflow in &coflows {
             self.backfill(coflow.flows, &mut free);
         }
-        self.adopt_coflow_rates(flows, changes);
+        self.adopt_host_rates(flows, changes);
+    }
+
+    /// Computes the rates of all `flows`, max-min fair by their shares, and adds what became
+    /// different to `changes`.
+    pub(crate) fn reallocate_shares(&mut self, flows: &[SendingFlow], changes: &mut RateChanges) {
+        self.take_pending(changes);
+        self.groups_computed += flows.len() as u64;
+        let mut free: Vec<f64> = self.links.iter().map(|link| link.capacity).collect();
+        for flow in flows {
+            self.groups[flow.group as usize].new_rate = 0.0;
+        }
+        self.backfill(flows, &mut free);
+        self.adopt_host_rates(flows, changes);
     }
 
     /// Empties the queues of pending work, which are by level.
@@ -84,8 +101,8 @@ impl RateAllocator {
     /// An amount of each flow of the groups, summed by link.
     fn sum_on_links(
         &self,
-        flows: &[CoflowFlow],
-        amount: impl Fn(&CoflowFlow) -> f64,
+        flows: &[SendingFlow],
+        amount: impl Fn(&SendingFlow) -> f64,
     ) -> BTreeMap<u32, f64> {
         let mut sums: BTreeMap<u32, f64> = BTreeMap::new();
         for flow in flows {
@@ -98,7 +115,7 @@ impl RateAllocator {
     }
 
     /// Gives each flow of a group so much more.
-    fn add_rate(&mut self, flow: &CoflowFlow, rate: f64, free: &mut [f64]) {
+    fn add_rate(&mut self, flow: &SendingFlow, rate: f64, free: &mut [f64]) {
         self.groups[flow.group as usize].new_rate += rate;
         let taken = self.group_weight(flow.group) * rate;
         for link in self.group_path(flow.group) {
@@ -111,23 +128,23 @@ impl RateAllocator {
         }
     }
 
-    /// Gives the flows of a coflow what is free: all equally much more, until a link of some is
-    /// full, then the others.
-    fn backfill(&mut self, flows: &[CoflowFlow], free: &mut [f64]) {
+    /// Gives flows what is free, by their shares: more to all, until a link of some is full, then to
+    /// the others.
+    fn backfill(&mut self, flows: &[SendingFlow], free: &mut [f64]) {
         let mut open = flows.to_vec();
         loop {
             open.retain(|flow| self.group_path(flow.group).all(|link| free[link as usize] > 0.0));
-            let flow_counts = self.sum_on_links(&open, |_| 1.0);
-            let shares = flow_counts.iter().map(|(link, count)| free[*link as usize] / count);
-            let Some(more) = shares.reduce(f64::min) else { return };
+            let shares = self.sum_on_links(&open, |flow| flow.share);
+            let per_share = shares.iter().map(|(link, sum)| free[*link as usize] / sum);
+            let Some(more) = per_share.reduce(f64::min) else { return };
             for flow in &open {
-                self.add_rate(flow, more, free);
+                self.add_rate(flow, more * flow.share, free);
             }
         }
     }
 
     /// Makes the computed rates current.
-    fn adopt_coflow_rates(&mut self, flows: &[CoflowFlow], changes: &mut RateChanges) {
+    fn adopt_host_rates(&mut self, flows: &[SendingFlow], changes: &mut RateChanges) {
         let mut used: BTreeMap<u32, f64> = BTreeMap::new();
         for flow in flows {
             for hop in self.hops_of(flow.group) {
