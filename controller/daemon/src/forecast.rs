@@ -19,9 +19,9 @@ pub(crate) const WIRE_BYTES_PER_BYTE: f64 = 1.0 + 58.0 / 4096.0;
 /// Between what bounds the mean iteration of a job is, whatever the phases in which jobs meet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondsBand {
-    /// From the start of the jobs where it is shortest, seconds.
+    /// The mean over the stretch of a forecast where it is shortest, seconds.
     pub least: f64,
-    /// From the start where it is longest, seconds.
+    /// The mean over the stretch where it is longest, seconds.
     pub most: f64,
 }
 

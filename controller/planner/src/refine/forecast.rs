@@ -2,8 +2,9 @@
 //!
 //! The judge compares many decisions, so its runs are short. A forecast is about one: it is followed
 //! for longer, because jobs of nearly equal periods drift past each other over tens of iterations.
-//! On one level they keep the phases that they began with, so the mean over starts has a band: the
-//! mean iteration from the start where it is shortest, and from the start where it is longest.
+//! On one level they keep the phases that they began with, and elsewhere they find such that last
+//! only after a while, so the mean over starts has a band: the least and the most of the means over a
+//! stretch of a run, from any start, the first stretch included.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -28,6 +29,12 @@ use crate::trunks::TrunkedFabric;
 /// With four, iterations of jobs with nearly equal periods were off by up to 21 %.
 const STARTS: Range<u32> = 0..16;
 
+/// Parts of a run that have a mean of their own, beside the time before anything counts,
+const COUNTED_STRETCHES: usize = 3;
+
+/// and iterations that a job ends in one at least, or its mean is no stretch's.
+const STRETCH_ITERATIONS: u64 = 10;
+
 /// Draws of ECMP's hash, each from another start of the jobs.
 const ECMP_DRAWS: u32 = 8;
 
@@ -36,9 +43,9 @@ const ECMP_DRAWS: u32 = 8;
 pub struct IterationForecast {
     /// The mean over iterations and starts.
     pub seconds: f64,
-    /// The mean from the start where it is shortest.
+    /// The mean over the stretch of a run, from any start, where it is shortest.
     pub least: f64,
-    /// The mean from the start where it is longest.
+    /// The mean over the stretch where it is longest.
     pub most: f64,
 }
 
@@ -155,17 +162,18 @@ impl Default for ForecastRuns {
 struct JobRun {
     /// Seconds of an iteration; infinite if it ends none.
     seconds: f64,
+    /// The least and the most of the means over a stretch.
+    band: [f64; 2],
     /// Share of time in which it computes.
     busy: f64,
 }
 
 impl IterationForecast {
     fn of_runs(runs: &[JobRun]) -> Self {
-        let seconds = || runs.iter().map(|run| run.seconds);
         Self {
-            seconds: seconds().sum::<f64>() / runs.len() as f64,
-            least: seconds().fold(f64::INFINITY, f64::min),
-            most: seconds().fold(0.0, f64::max),
+            seconds: runs.iter().map(|run| run.seconds).sum::<f64>() / runs.len() as f64,
+            least: runs.iter().map(|run| run.band[0]).fold(f64::INFINITY, f64::min),
+            most: runs.iter().map(|run| run.band[1]).fold(0.0, f64::max),
         }
     }
 }
@@ -281,13 +289,27 @@ fn job_runs(
     levels: &[u8],
     window: MeasureWindow,
 ) -> Vec<JobRun> {
-    let of_member = |of: &MemberProgress| JobRun {
-        seconds: of.iteration_seconds().unwrap_or(f64::INFINITY),
-        busy: of.busy_seconds / window.seconds(),
+    let step = window.seconds() / COUNTED_STRETCHES as f64;
+    let counted = (0..=COUNTED_STRETCHES).map(|number| window.from + step * number as f64);
+    let instants: Vec<f64> = std::iter::once(0.0).chain(counted).collect();
+    let of_member = |stretches: &[Vec<MemberProgress>], member: usize| {
+        let of_member = stretches.iter().map(|members| members[member]);
+        let all = of_member.clone().skip(1).fold(MemberProgress::default(), MemberProgress::plus);
+        let seconds = all.iteration_seconds().unwrap_or(f64::INFINITY);
+        let known = of_member.filter(|of| of.iterations >= STRETCH_ITERATIONS);
+        let means = known.filter_map(|of| of.iteration_seconds());
+        let band =
+            means.fold([seconds; 2], |[least, most], mean| [least.min(mean), most.max(mean)]);
+        JobRun { seconds, band, busy: all.busy_seconds / window.seconds() }
     };
-    match run.and_then(|mut run| run.progress(levels, window)) {
-        Ok(progress) => progress.iter().map(of_member).collect(),
-        Err(_) => vec![JobRun { seconds: f64::INFINITY, busy: 0.0 }; levels.len()],
+    let found = run.and_then(|mut run| run.progress_between(levels, &instants));
+    let members = 0..levels.len();
+    match found {
+        Ok(stretches) => members.map(|member| of_member(&stretches, member)).collect(),
+        Err(_) => {
+            let nothing = JobRun { seconds: f64::INFINITY, band: [f64::INFINITY; 2], busy: 0.0 };
+            vec![nothing; levels.len()]
+        }
     }
 }
 

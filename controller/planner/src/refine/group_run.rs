@@ -45,10 +45,10 @@ impl MeasureWindow {
 }
 
 /// What a job does in a window.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct MemberProgress {
     /// Iterations that end in it, and the sum of their durations, seconds.
-    iterations: u64,
+    pub(super) iterations: u64,
     seconds: f64,
     /// Seconds in which it computes.
     pub(super) busy_seconds: f64,
@@ -58,6 +58,15 @@ impl MemberProgress {
     /// The mean duration of an iteration, seconds, if one ends.
     pub(super) fn iteration_seconds(&self) -> Option<f64> {
         (self.iterations > 0).then(|| self.seconds / self.iterations as f64)
+    }
+
+    /// What it does in two windows together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            iterations: self.iterations + other.iterations,
+            seconds: self.seconds + other.seconds,
+            busy_seconds: self.busy_seconds + other.busy_seconds,
+        }
     }
 }
 
@@ -128,6 +137,19 @@ impl GroupRun {
         levels: &[u8],
         window: MeasureWindow,
     ) -> Result<Vec<MemberProgress>, FluidError> {
+        let stretches = self.progress_between(levels, &[window.from, window.until])?;
+        Ok(stretches.into_iter().flatten().collect())
+    }
+
+    /// What each job does between each of these instants, ascending, and the next.
+    ///
+    /// # Errors
+    /// An invalid instant.
+    pub(super) fn progress_between(
+        &mut self,
+        levels: &[u8],
+        instants: &[f64],
+    ) -> Result<Vec<Vec<MemberProgress>>, FluidError> {
         self.engine.reset();
         // Levels in the same order are the same to the bit, whatever their numbers: rounding that
         // differs can starve another job where jobs are overloaded.
@@ -136,16 +158,19 @@ impl GroupRun {
         for (job, level) in self.jobs.iter().zip(levels) {
             self.engine.set_level(*job, ranks[level])?;
         }
-        let before = self.tallies_at(window.from)?;
-        let after = self.tallies_at(window.until)?;
-        let passed = before.iter().zip(&after).map(|(before, after)| MemberProgress {
+        let tallies: Vec<Vec<JobTally>> =
+            instants.iter().map(|at| self.tallies_at(*at)).collect::<Result<_, _>>()?;
+        let passed = |before: &JobTally, after: &JobTally| MemberProgress {
             iterations: after.iterations - before.iterations,
             seconds: after.iteration_seconds + after.waited_seconds
                 - before.iteration_seconds
                 - before.waited_seconds,
             busy_seconds: after.busy_seconds - before.busy_seconds,
+        };
+        let of_jobs = tallies.windows(2).map(|pair| {
+            pair[0].iter().zip(&pair[1]).map(|(before, after)| passed(before, after)).collect()
         });
-        Ok(passed.collect())
+        Ok(of_jobs.collect())
     }
 
     /// The longest time that a flow of each job has waited for service since the start of the run,

@@ -48,8 +48,8 @@ const METHOD: &str = "<h2>How to read it</h2>\n<p class=\"quiet\">Utilisation is
     Planned: by the fluid model under the plan in force. ECMP: by that model with paths by hash, \
     the mean of several draws, and one level. Gain: measured less ECMP, of the jobs that are \
     measured; planned gain: planned less ECMP, of all. Measured and planned values are compared \
-    over the jobs that are measured. By phases: the mean iteration from the start of the jobs where it is \
-    shortest, and where it is longest.</p>\n";
+    over the jobs that are measured. By phases: the mean iteration over the stretch of a forecast where it \
+    is shortest, and where it is longest.</p>\n";
 
 /// The result in a few lines.
 pub(super) fn summary_lines(report: &UtilizationReport) -> Vec<String> {
