@@ -5,13 +5,16 @@
 //! containerlab's management, so NIC n of a host is `eth` n+1. Links are in the long form, the one
 //! in which the schema of containerlab has labels. Labels that begin with `crux.` say
 //! what containerlab has no fields for, so that the file can be imported again.
+//!
+//! A switch with an image of bmv2 runs `simple_switch_grpc` on its ports, with a queue for each level
+//! of a plan. Its P4Runtime server has the port that the document says, on the machine of the lab.
 
 use serde_json::{Map, Value, json};
 use serde_yaml_ng::Mapping;
 
 use super::facts::{self, Fact};
 use super::yaml_text;
-use crate::fabric::{Fabric, LinkEndpoint};
+use crate::fabric::{Fabric, LinkEndpoint, Switch};
 use crate::ids::FabricNode;
 
 /// Images of the containers.
@@ -29,7 +32,15 @@ pub fn export_containerlab(fabric: &Fabric, images: &ContainerlabImages) -> Stri
         let tier = (facts::TIER, switch.tier.to_string());
         let facts = std::iter::once(tier).chain(facts::switch_facts(switch));
         let facts = facts.chain(facts::port_names_fact(switch)).collect();
-        (switch.name.clone(), container(&images.switch, facts))
+        let mut node = container(&images.switch, facts);
+        if BMV2_IMAGES.iter().any(|part| images.switch.contains(part)) {
+            node["cmd"] = bmv2_command(switch).into();
+            let published = switch.p4runtime.as_ref().and_then(|at| published_port(at));
+            if let Some(published) = published {
+                node["ports"] = json!([published]);
+            }
+        }
+        (switch.name.clone(), node)
     });
     let hosts = fabric.hosts().iter().map(|host| {
         let mut facts = facts::host_facts(fabric, host);
@@ -56,6 +67,37 @@ pub fn export_containerlab(fabric: &Fabric, images: &ContainerlabImages) -> Stri
     text.insert("name".into(), fabric.name().into());
     text.insert("topology".into(), topology.into());
     yaml_text(&text)
+}
+
+/// Parts of the names of images in which a switch is bmv2.
+const BMV2_IMAGES: [&str; 2] = ["behavioral-model", "bmv2"];
+
+/// Where bmv2 listens in its container.
+const BMV2_PORT: u16 = 9559;
+
+/// What a container of bmv2 runs. It begins before containerlab has given it its interfaces, for which
+/// it waits.
+fn bmv2_command(switch: &Switch) -> String {
+    let ports = || switch.ports.keys();
+    let waits: Vec<String> = ports().map(|port| format!("eth{port}")).collect();
+    let interfaces: Vec<String> = ports().map(|port| format!("-i {port}@eth{port}")).collect();
+    format!(
+        "sh -c 'for i in {}; do until [ -e /sys/class/net/$i ]; do sleep 0.1; done; done; exec \
+         simple_switch_grpc --no-p4 --device-id {} {} -- --grpc-server-addr 0.0.0.0:{BMV2_PORT} \
+         --cpu-port 255 --priority-queues 8'",
+        waits.join(" "),
+        switch.device_id,
+        interfaces.join(" "),
+    )
+}
+
+/// The port of a P4Runtime address, published by the container: on loopback alone if the address is
+/// of loopback.
+fn published_port(address: &str) -> Option<String> {
+    let (host, port) = address.rsplit_once(':')?;
+    let port: u16 = port.parse().ok()?;
+    let is_local = ["127.0.0.1", "localhost", "[::1]"].contains(&host);
+    Some(format!("{}{port}:{BMV2_PORT}", if is_local { "127.0.0.1:" } else { "" }))
 }
 
 fn container(image: &str, facts: Vec<Fact>) -> Value {

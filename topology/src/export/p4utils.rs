@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 use super::facts::{self, Fact};
 use crate::fabric::Fabric;
 
+/// The largest rate that Mininet gives to a cable, Mbit/s; it ignores others, with an error for each.
+const MOST_MBPS: f64 = 1_000.0;
+
 /// The whole file.
 #[derive(Serialize)]
 struct ExportedApp<'a> {
@@ -62,7 +65,9 @@ pub fn export_p4utils(fabric: &Fabric, program: &str) -> String {
         let gbps = link.bandwidth.gbps();
         let speed = (facts::GBPS, gbps.to_string());
         let mut own = own_keys(std::iter::once(speed).chain(scheduler));
-        own.insert("bw".to_owned(), (gbps * 1e3).into());
+        if gbps * 1e3 <= MOST_MBPS {
+            own.insert("bw".to_owned(), (gbps * 1e3).into());
+        }
         own.insert("port1".to_owned(), link.from.port.into());
         own.insert("port2".to_owned(), link.to.port.into());
         json!([fabric.node_name(link.from.node), fabric.node_name(link.to.node), own])

@@ -51,6 +51,20 @@ fn texts_are_those_that_were_reviewed() {
 }
 
 #[test]
+fn a_container_of_bmv2_waits_for_its_ports_and_publishes_p4runtime() {
+    let images =
+        ContainerlabImages { switch: "p4lang/behavioral-model".into(), host: "host:1".into() };
+    let text = export_containerlab(&parse(SMALL), &images);
+    let lab: serde_json::Value = serde_yaml_ng::from_str(&text).unwrap();
+    let leaf = &lab["topology"]["nodes"]["leaf1"];
+    let command = leaf["cmd"].as_str().unwrap();
+    let flags = "exec simple_switch_grpc --no-p4 --device-id 1 -i 1@eth1 -i 2@eth2 -i 3@eth3";
+    assert!(command.starts_with("sh -c 'for i in eth1 eth2 eth3; do until"), "{command}");
+    assert!(command.contains(flags) && command.ends_with("--priority-queues 8'"), "{command}");
+    assert_eq!(leaf["ports"], serde_json::json!(["127.0.0.1:50001:9559"]));
+}
+
+#[test]
 fn a_switch_of_sonic_serves_the_levels_of_plans_strictly() {
     let fabric = parse(SMALL);
     let ports = SonicPorts { levels: 8, lanes: 8 };
