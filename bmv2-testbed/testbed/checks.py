@@ -31,7 +31,7 @@ def problems(crux, kind, cores_needed):
 def bmv2_problems():
     """simple_switch_grpc and the flag that it has only since 2023."""
     if shutil.which("simple_switch_grpc") is None:
-        return ["no simple_switch_grpc on PATH: install p4lang-bmv2, or run with --switch crux"]
+        return ["no simple_switch_grpc on PATH: crux doctor --bmv2 says how to get it"]
     said = subprocess.run(["simple_switch_grpc", "--help"], capture_output=True, text=True)
     if "--priority-queues" not in said.stdout + said.stderr:
         return ["simple_switch_grpc knows no --priority-queues: install 1.15 or later"]

@@ -58,7 +58,8 @@ fn a_container_of_bmv2_waits_for_its_ports_and_publishes_p4runtime() {
     let lab: serde_json::Value = serde_yaml_ng::from_str(&text).unwrap();
     let leaf = &lab["topology"]["nodes"]["leaf1"];
     let command = leaf["cmd"].as_str().unwrap();
-    let flags = "exec simple_switch_grpc --no-p4 --device-id 1 -i 1@eth1 -i 2@eth2 -i 3@eth3 -i 4@eth4 ";
+    let flags =
+        "exec simple_switch_grpc --no-p4 --device-id 1 -i 1@eth1 -i 2@eth2 -i 3@eth3 -i 4@eth4 ";
     assert!(command.starts_with("sh -c 'for i in eth1 eth2 eth3 eth4; do until"), "{command}");
     assert!(command.contains(flags) && command.ends_with("--priority-queues 8'"), "{command}");
     assert_eq!(leaf["ports"], serde_json::json!(["127.0.0.1:20001:9559"]));

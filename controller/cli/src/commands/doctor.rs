@@ -4,6 +4,8 @@
 //! verified, so what follows from a cause is counted at its own line and not listed. What is left
 //! is grouped by what it says. JSON has every finding.
 
+mod bmv2;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use command_io::CommandError;
@@ -24,16 +26,26 @@ const TEXT: usize = 160;
 ///
 /// Causes come first: what follows from a dead switch is counted at its line.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  crux doctor
+  crux doctor --bmv2")]
 pub(crate) struct DoctorArgs {
     /// List every finding on a line of its own
     #[arg(long)]
     all: bool,
+    /// Check the simple_switch_grpc of this machine instead: version, and queues by level
+    #[arg(long, conflicts_with = "all")]
+    bmv2: bool,
     #[command(flatten)]
     status: StatusArgs,
 }
 
 /// Exit status 1 where there is an error among the findings.
 pub(crate) fn print_findings(args: &DoctorArgs) -> Result<(), CommandError> {
+    if args.bmv2 {
+        return bmv2::check(args.status.output.format);
+    }
     let findings: Vec<Finding> = args.status.client.get_json("/v1/findings")?;
     match args.status.output.format {
         OutputFormat::Json => output::print_json(&findings)?,
