@@ -71,7 +71,7 @@ pub(crate) fn run_compare(args: &CompareArgs) -> Result<(), CommandError> {
     let (experiment, findings) = args.experiment.read_experiment()?;
     let schedulers: Vec<AnyScheduler> = { args.schedulers.iter() }
         .map(|scheduler| args.source.named(*scheduler))
-        .chain(args.source.program()?)
+        .chain(args.source.program.scheduler()?)
         .collect();
     let failed = |error: SimulationError| args.experiment.simulation_error(&error);
     let mut compared =

@@ -21,6 +21,7 @@ use simulator::replay::{InterferenceModel, ReplayComparison, ReplaySetup, Schedu
 use simulator::trace::JobTrace;
 
 use self::trace_source::TraceArgs;
+use crate::scheduler_process::ProgramArgs;
 use command_io::CommandError;
 use command_io::files;
 use command_io::output::{self, FormatArg, OutputFormat};
@@ -37,7 +38,8 @@ Examples:
   crux replay --trace jobs.csv --fabric clos.toml --placement hived --scheduler ecmp,crux
   crux replay --trace jobs.csv --fabric clos.toml --placement hived --quota a=4x64+2x8 --quota b=8x8
   crux replay --trace jobs.csv --fabric clos.toml --checkpoint run --html replay.html
-  crux replay --trace jobs.csv --fabric clos.toml --scheduler crux --alternatives ecmp,one-level")]
+  crux replay --trace jobs.csv --fabric clos.toml --scheduler crux --alternatives ecmp,one-level
+  crux replay --trace jobs.csv --fabric clos.toml --scheduler-command 'python3 shortest_first.py'")]
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
     source: TraceArgs,
@@ -66,6 +68,8 @@ pub(crate) struct ReplayArgs {
         default_value = "ecmp,sincronia,taccl,cassini,crux"
     )]
     scheduler: Vec<Scheduler>,
+    #[command(flatten)]
+    program: ProgramArgs,
     /// Also judge at every event what the jobs present would get from these, separated by commas:
     /// one-level, unsearched (the phases of Crux alone), or schedulers. Two replays differ by which
     /// jobs stay longer, too; this compares decisions on the same jobs
@@ -88,7 +92,8 @@ pub(crate) struct ReplayArgs {
 
 pub(crate) fn run_replay(args: &ReplayArgs) -> Result<(), CommandError> {
     let setups = args.build_setups()?;
-    let outcomes = runs::replay_all(&setups, &args.checkpoints)?;
+    let program = args.program.scheduler()?;
+    let outcomes = runs::replay_all(&setups, program.as_ref(), &args.checkpoints)?;
     let replays = ReplayComparison {
         notes: trace_notes(&setups[0].trace, args),
         volume: args.volume,

@@ -30,9 +30,9 @@ const REPLY_MAX: u64 = 16 << 20;
 /// The longest deadline.
 const MOST_SECONDS: f64 = 3_600.0;
 
-/// What schedules, beside the names of schedulers.
+/// A program that schedules.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct SchedulerArgs {
+pub(crate) struct ProgramArgs {
     /// A program that schedules, as a line for the shell; it reads and writes one JSON object a
     /// line (crux schema scheduler-request, scheduler-reply). Its name in tables is `command`
     #[arg(long = "scheduler-command", value_name = "CMD")]
@@ -40,6 +40,13 @@ pub(crate) struct SchedulerArgs {
     /// Time that the program may take for a reply
     #[arg(long = "scheduler-deadline", value_name = "SECONDS", default_value_t = 10.0)]
     deadline: f64,
+}
+
+/// What schedules, beside the names of schedulers.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct SchedulerArgs {
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
     /// How switches hash where a scheduler leaves paths to ECMP: independent, same-function or
     /// same-function-and-seed, which polarise
     #[arg(long, value_name = "HASH", default_value_t)]
@@ -51,9 +58,11 @@ impl SchedulerArgs {
     pub(crate) fn named(&self, scheduler: Scheduler) -> AnyScheduler {
         AnyScheduler::Named(HashedScheduler { scheduler, hash: self.switch_hash })
     }
+}
 
+impl ProgramArgs {
     /// The program, if there is one.
-    pub(crate) fn program(&self) -> Result<Option<AnyScheduler>, CommandError> {
+    pub(crate) fn scheduler(&self) -> Result<Option<AnyScheduler>, CommandError> {
         if !(self.deadline > 0.0 && self.deadline <= MOST_SECONDS) {
             let what = format!("{} must be above 0 and at most {MOST_SECONDS}", self.deadline);
             return Err(CommandError::input("--scheduler-deadline", what));

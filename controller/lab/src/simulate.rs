@@ -53,7 +53,7 @@ const BUSIEST: usize = 10;
 pub(crate) fn run_simulate(args: &SimulateArgs) -> Result<(), CommandError> {
     let (experiment, findings) = args.experiment.read_experiment()?;
     let named = args.scheduler.map(|scheduler| args.source.named(scheduler));
-    let scheduler = named.or(args.source.program()?).expect("clap requires one of them");
+    let scheduler = named.or(args.source.program.scheduler()?).expect("clap requires one of them");
     let progress = progress_bar(scheduler.name(), experiment.seconds as u64);
     let simulated = scheduler.start().map_err(SimulationError::from).and_then(|source| {
         simulator::simulate_experiment(&experiment, source, &mut |now| {

@@ -51,6 +51,7 @@ use self::network_update::SettledNetwork;
 use self::online_scheduler::OnlineScheduler;
 use self::planner_jobs::{PlannerJob, PlannerJobBuilder};
 use self::steady_state::SteadyState;
+use crate::schedule_source::{ScheduleFailure, ScheduleSource};
 use crate::scheduler::Scheduler;
 use crate::simulation::SimulationError;
 use crate::trace::JobTrace;
@@ -124,6 +125,9 @@ pub enum TraceReplayError {
     /// A job cannot be simulated by itself.
     #[error("cannot simulate a job alone")]
     Alone(#[from] SimulationError),
+    /// A scheduler outside of this crate gave no valid schedule.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleFailure),
     /// The fluid engine refuses a job.
     #[error("rejected by the fluid engine")]
     Engine(#[from] FluidError),
@@ -182,6 +186,8 @@ pub struct TraceReplay<'a> {
     policy: Box<dyn placement::PlacementPolicy>,
     cluster_jobs: ClusterJobs,
     dispatcher: OnlineScheduler,
+    /// What decides in place of the setup's scheduler, if it does.
+    program: Option<Box<dyn ScheduleSource>>,
     /// Jobs with GPUs, by number.
     active: BTreeMap<u32, ActiveJob>,
     /// What is known of the network under the schedule in force.
@@ -220,6 +226,7 @@ impl<'a> TraceReplay<'a> {
             policy: setup.placement.create_policy(&setup.cluster, &context)?,
             cluster_jobs: ClusterJobs::on_fabric(setup.cluster.clone(), &setup.fabric),
             dispatcher: OnlineScheduler::new(setup.scheduler, &setup.policy, input, None),
+            program: None,
             active: BTreeMap::new(),
             settled: SettledNetwork::default(),
             alternatives: Vec::new(),
@@ -229,6 +236,13 @@ impl<'a> TraceReplay<'a> {
             alone,
             alone_run_seconds,
         })
+    }
+
+    /// The replay, before its first arrival, with schedules of `program` in place of those of the
+    /// setup's scheduler, whose flows the jobs have.
+    #[must_use]
+    pub fn decided_by(self, program: Box<dyn ScheduleSource>) -> Self {
+        Self { program: Some(program), ..self }
     }
 
     /// The time of the latest event, in seconds from the first arrival.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use rayon::prelude::*;
+use simulator::Scheduler;
 use simulator::replay::{
     ReplayCheckpoint, ReplayOutcome, ReplaySetup, TraceReplay, TraceReplayError,
 };
@@ -16,6 +17,7 @@ use simulator::replay::{
 use topology::error_chain;
 
 use crate::progress::ProgressGroup;
+use crate::scheduler_process::AnyScheduler;
 use command_io::CommandError;
 
 /// Where checkpoints are kept, if at all, and how often they are written.
@@ -30,16 +32,31 @@ pub(crate) struct CheckpointArgs {
     seconds: f64,
 }
 
-/// Replays all setups, in their order.
+/// Replays all setups, in their order, and the first once more with the schedules of `program`, if
+/// there is one. What a program knows is in no checkpoint, so its replay has none.
 pub(crate) fn replay_all(
     setups: &[ReplaySetup],
+    program: Option<&AnyScheduler>,
     checkpoints: &CheckpointArgs,
 ) -> Result<Vec<ReplayOutcome>, CommandError> {
     let progress = ProgressGroup::default();
-    let replayed = setups.par_iter().map(|setup| {
-        let kept = CheckpointFile::for_setup(setup, checkpoints)?;
-        let bar = progress.add_bar(setup.scheduler.name(), setup.trace.jobs.len() as u64);
-        replay_setup(setup, kept.as_ref(), &bar)
+    // Jobs have the flows that they have by ECMP.
+    let of_program = setups.first().zip(program).map(|(setup, program)| {
+        let setup = ReplaySetup { scheduler: Scheduler::Ecmp, ..setup.clone() };
+        (setup, Some(program))
+    });
+    let named = setups.iter().map(|setup| (setup.clone(), None));
+    let runs: Vec<(ReplaySetup, Option<&AnyScheduler>)> = named.chain(of_program).collect();
+    let replayed = runs.par_iter().map(|(setup, program)| {
+        let name = program.map_or(setup.scheduler.name(), AnyScheduler::name);
+        let bar = progress.add_bar(name, setup.trace.jobs.len() as u64);
+        let Some(program) = program else {
+            let kept = CheckpointFile::for_setup(setup, checkpoints)?;
+            return replay_setup(setup, kept.as_ref(), &bar);
+        };
+        let replay = TraceReplay::new(setup).map_err(|error| replay_error(&error))?;
+        let source = program.start().map_err(CommandError::failed)?;
+        run_to_end(replay.decided_by(source), None, &bar)
     });
     replayed.collect()
 }
@@ -51,11 +68,19 @@ fn replay_setup(
     progress: &ProgressBar,
 ) -> Result<ReplayOutcome, CommandError> {
     let checkpoint = kept.map(CheckpointFile::read_checkpoint).transpose()?.flatten();
-    let mut replay = match checkpoint {
+    let replay = match checkpoint {
         Some(checkpoint) => TraceReplay::resume_from(setup, &checkpoint),
         None => TraceReplay::new(setup),
     }
     .map_err(|error| replay_error(&error))?;
+    run_to_end(replay, kept, progress)
+}
+
+fn run_to_end(
+    mut replay: TraceReplay<'_>,
+    kept: Option<&CheckpointFile>,
+    progress: &ProgressBar,
+) -> Result<ReplayOutcome, CommandError> {
     let mut written = Instant::now();
     while replay.step_event().map_err(|error| replay_error(&error))? {
         progress.set_position(replay.departed_jobs() as u64);

@@ -194,7 +194,7 @@ impl ReplayWorkload {
         }
         let (replays, length) = (setups.len(), self.length.name);
         eprintln!("{}: {replays} replays of {length}, {}", self.fabric, self.facts.label());
-        let outcomes = runs::replay_all(&setups, &CheckpointArgs::default())?;
+        let outcomes = runs::replay_all(&setups, None, &CheckpointArgs::default())?;
         Ok(ReplayRuns { ways: ways.to_vec(), outcomes })
     }
 }

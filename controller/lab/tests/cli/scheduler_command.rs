@@ -51,6 +51,31 @@ fn the_examples_of_the_package_avoid_what_hashes_collide_on() {
     }
 }
 
+/// Jobs of a trace that share two spines: the example avoids what hashes collide on.
+#[test]
+fn a_replay_asks_a_program_at_every_arrival_and_departure() {
+    let header = "submitted_seconds,gpus,duration_seconds,id,model\n".to_owned();
+    let rows = (0..8).map(|job| format!("{},16,600,j{job},gpt-24l/A100\n", 20 * job));
+    let trace = rows.fold(header, |text, row| text + &row);
+    let fabric = lab(8, 200.0, 200.0);
+    let files = Files::with(&[("lab.toml", fabric.as_bytes()), ("trace.csv", trace.as_bytes())]);
+    let replay = |command: &str| {
+        let arguments = ["replay", "--trace", "trace.csv", "--fabric", "lab.toml", "--volume", "40"];
+        let more = ["--placement", "random", "--scheduler", "ecmp", "--scheduler-command", command];
+        let all = [&arguments[..], &more, &["--format", "json"]].concat();
+        files.command(&all).env("PYTHONPATH", PACKAGE).output().unwrap()
+    };
+    let outcomes = &json(&replay(&example("least_loaded.py")))["outcomes"];
+    assert_eq!(outcomes[1]["scheduler"], "command");
+    assert_eq!(outcomes[1]["completed"], 8);
+    let utilisation = |place: usize| outcomes[place]["gpu_utilization"].as_f64().unwrap();
+    assert!(utilisation(1) > utilisation(0) + 0.01, "{outcomes}");
+    let failed = replay("echo no");
+    assert_eq!(failed.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&failed.stderr);
+    assert!(errors.contains("--scheduler-command `echo no`: the reply is not"), "{errors}");
+}
+
 #[test]
 fn an_example_has_at_most_forty_lines() {
     let examples = Path::new(PACKAGE).join("crux_scheduler/examples");

@@ -66,7 +66,12 @@ impl TraceReplay<'_> {
 
     /// Learns how long iterations take under the schedule of now, and under its alternatives.
     pub(super) fn update_steady_states(&mut self) -> Result<(), TraceReplayError> {
-        let schedule = self.dispatcher.current_schedule();
+        let schedule = match &mut self.program {
+            Some(program) => {
+                program.schedule_jobs(self.dispatcher.input(), &self.setup.policy, None)?
+            }
+            None => self.dispatcher.current_schedule(),
+        };
         let ReplaySetup { fabric, interference, .. } = self.setup;
         let jobs = self.dispatcher.jobs();
         let settled = self.settled.settle(fabric, *interference, jobs, &schedule)?;

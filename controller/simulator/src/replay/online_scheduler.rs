@@ -54,6 +54,11 @@ impl OnlineScheduler {
         self.numbers.iter().copied().zip(&self.input.jobs)
     }
 
+    /// The jobs in the order in which they came, on their fabric.
+    pub(super) fn input(&self) -> &PlanInput {
+        &self.input
+    }
+
     /// The plan in force, of a scheduler that plans on.
     pub(super) fn incremental_planner(&self) -> Option<&IncrementalPlanner> {
         self.planner.as_ref()

@@ -17,7 +17,10 @@ impl TraceReplay<'_> {
         let slowdowns = jobs.iter().filter_map(|job| job.slowdown);
         ReplayOutcome {
             placement: self.setup.placement.name().to_owned(),
-            scheduler: self.setup.scheduler.name().to_owned(),
+            scheduler: match &self.program {
+                Some(program) => program.name().to_owned(),
+                None => self.setup.scheduler.name().to_owned(),
+            },
             seed: self.setup.seed,
             seconds: ended
                 .iter()
