@@ -60,7 +60,8 @@ fn a_replay_asks_a_program_at_every_arrival_and_departure() {
     let fabric = lab(8, 200.0, 200.0);
     let files = Files::with(&[("lab.toml", fabric.as_bytes()), ("trace.csv", trace.as_bytes())]);
     let replay = |command: &str| {
-        let arguments = ["replay", "--trace", "trace.csv", "--fabric", "lab.toml", "--volume", "40"];
+        let arguments =
+            ["replay", "--trace", "trace.csv", "--fabric", "lab.toml", "--volume", "40"];
         let more = ["--placement", "random", "--scheduler", "ecmp", "--scheduler-command", command];
         let all = [&arguments[..], &more, &["--format", "json"]].concat();
         files.command(&all).env("PYTHONPATH", PACKAGE).output().unwrap()

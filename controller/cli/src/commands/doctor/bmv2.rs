@@ -51,8 +51,8 @@ impl FoundBmv2 {
         let (version, problem) = match run("--version") {
             Ok(output) if output.status.success() => (Some(text(&output).trim().to_owned()), None),
             Ok(output) => {
-                let said = text(&output).trim().to_owned();
-                (None, Some(format!("{PROGRAM} --version fails ({}): {said}", output.status)))
+                let message = text(&output).trim().to_owned();
+                (None, Some(format!("{PROGRAM} --version fails ({}): {message}", output.status)))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 (None, Some(format!("no {PROGRAM} on the path: {HOW_TO_GET_IT}")))
