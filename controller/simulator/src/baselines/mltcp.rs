@@ -9,23 +9,34 @@
 //! that ratio, and so are not faster.
 //!
 //! Paths are ECMP's, and there are no levels. In a model without noise jobs that are equal would
-//! stay together for ever, so each begins a hundredth of its computation after the one before.
+//! stay together for ever, so each begins a hundredth of its computation later for every job before it
+//! that it shares a link with.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use fluid::ServiceDiscipline;
 use planner::PlanInput;
+use topology::LinkId;
 
 use crate::baselines::ecmp;
 use crate::routes::EqualCostRoutes;
 use crate::schedule::Schedule;
 
-/// By how much of its computation a job begins after the one before.
+/// By how much of its computation a job begins later for each job before it on its links.
 const START_DISTANCE: f64 = 0.01;
 
 /// ECMP's paths, and shares by the bytes sent.
 pub fn schedule_jobs(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
     let mut schedule = ecmp::schedule_jobs(input, routes);
+    let mut jobs_on: BTreeMap<LinkId, BTreeSet<usize>> = BTreeMap::new();
     for (place, (scheduled, job)) in schedule.jobs.iter_mut().zip(&input.jobs).enumerate() {
-        scheduled.start_shift_seconds = place as f64 * START_DISTANCE * job.compute_seconds;
+        let links: BTreeSet<LinkId> = scheduled.paths.iter().flatten().copied().collect();
+        let before: BTreeSet<usize> =
+            links.iter().filter_map(|link| jobs_on.get(link)).flatten().copied().collect();
+        scheduled.start_shift_seconds = before.len() as f64 * START_DISTANCE * job.compute_seconds;
+        for link in links {
+            jobs_on.entry(link).or_default().insert(place);
+        }
     }
     Schedule { discipline: ServiceDiscipline::BytesSent, ..schedule }
 }
