@@ -42,8 +42,8 @@ const FORECAST: RunLength = RunLength {
 /// As many starts as cost so many events together, or some where they cost no more than that; two at
 /// least. Different starts find different phases that last.
 const FORECAST_STARTS_COST: f64 = 256_000.0;
-const WANTED_STARTS: f64 = 4.0;
-const WANTED_STARTS_COST: f64 = 512_000.0;
+const WANTED_STARTS: f64 = 3.0;
+const WANTED_STARTS_COST: f64 = 384_000.0;
 
 /// Ends of flows in an iteration that are told apart at most, as a run merges what is near.
 const MAX_ENDS: f64 = 30.0;
