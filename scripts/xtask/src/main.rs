@@ -25,8 +25,9 @@ usage: cargo xtask COMMAND
              write man pages, JSON Schemas, the OpenAPI document and reference pages to
              target/generated, with the programs of a folder or those of this tree
   book       build the documentation as a site in target/book (needs mdbook)
-  nightly [CASES]
-             run the property tests with so many cases each (4096), one package after another
+  nightly [CASES [SEED]]
+             run the property tests with so many cases each (4096), which follow from the seed (one
+             that is new each time), one package after another
   fuzz [EXECUTIONS [SECONDS]] [TARGET...]
              fuzz the targets of scripts/fuzz, or those that are named, in turns of so many
              seconds (30), until together they have made so many executions (10,000,000)
@@ -40,16 +41,20 @@ fn main() -> ExitCode {
         ["generate"] => generate::write_generated(&root, None),
         ["generate", programs] => generate::write_generated(&root, Some(programs)),
         ["book"] => book::build_book(&root),
-        ["nightly"] => nightly::run_long_properties(&root, nightly::CASES),
-        ["nightly", cases] => nightly::run_long_properties(&root, cases),
+        ["nightly", numbers @ ..] => match nightly::LongRun::parse_words(numbers) {
+            Some(run) => run.run_properties(&root),
+            None => print_misuse(),
+        },
         ["fuzz", bounds @ ..] => fuzz::run_fuzzing(&root, bounds),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
         }
-        _ => {
-            eprint!("{USAGE}");
-            ExitCode::from(2)
-        }
+        _ => print_misuse(),
     }
+}
+
+fn print_misuse() -> ExitCode {
+    eprint!("{USAGE}");
+    ExitCode::from(2)
 }

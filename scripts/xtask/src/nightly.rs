@@ -4,7 +4,6 @@
 //! sources, so that a new one is in the long run without being listed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,44 +12,66 @@ use crate::source::{block_length, read_tokens};
 use crate::tree::{self, SourceFile};
 
 /// Cases of each property, if the command names no number.
-pub(crate) const CASES: &str = "4096";
-
-/// Where the cases of a run start; they are the same with the same number.
-const SEED: &str = "PROPTEST_RNG_SEED";
+const CASES: u32 = 4096;
 
 /// Names of property tests by the package that has them.
 type Properties = BTreeMap<String, BTreeSet<String>>;
 
-/// Runs all property tests; a package that fails does not keep others from being run.
-pub(crate) fn run_long_properties(root: &Path, cases: &str) -> ExitCode {
-    let properties = match find_workspace_properties(root) {
-        Ok(properties) => properties,
-        Err(error) => {
-            eprintln!("xtask nightly: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let mut failed = Vec::new();
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seed = env::var(SEED).unwrap_or_else(|_| since_epoch.as_secs().to_string());
-    for (package, names) in &properties {
-        println!("== {package}: {} properties, {cases} cases each, {SEED}={seed}", names.len());
-        let run = Command::new("cargo")
-            .args(["test", "--quiet", "--package", package, "--tests", "--"])
-            .args(names)
-            .env("PROPTEST_CASES", cases)
-            .env(SEED, &seed)
-            .current_dir(root)
-            .status();
-        if !run.is_ok_and(|status| status.success()) {
-            failed.push(package.as_str());
+/// What a run has of each property.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LongRun {
+    cases: u32,
+    /// The cases follow from it. It is an argument alone: cargo sets the variable of a change for
+    /// this program as well.
+    seed: u64,
+}
+
+impl LongRun {
+    /// The number of cases and the seed, as far as they are given; none for other words.
+    pub(crate) fn parse_words(words: &[&str]) -> Option<Self> {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let new_seed = since_epoch.as_secs();
+        match words {
+            [] => Some(Self { cases: CASES, seed: new_seed }),
+            [cases] => Some(Self { cases: cases.parse().ok()?, seed: new_seed }),
+            [cases, seed] => Some(Self { cases: cases.parse().ok()?, seed: seed.parse().ok()? }),
+            _ => None,
         }
     }
-    if failed.is_empty() {
-        return ExitCode::SUCCESS;
+
+    /// Runs all property tests; a package that fails does not keep others from being run.
+    pub(crate) fn run_properties(&self, root: &Path) -> ExitCode {
+        let Self { cases, seed } = self;
+        let properties = match find_workspace_properties(root) {
+            Ok(properties) => properties,
+            Err(error) => {
+                eprintln!("xtask nightly: {error}");
+                return ExitCode::FAILURE;
+            }
+        };
+        let mut failed = Vec::new();
+        for (package, names) in &properties {
+            println!(
+                "== {package}: {} properties, {cases} cases each from seed {seed}",
+                names.len()
+            );
+            let run = Command::new("cargo")
+                .args(["test", "--quiet", "--package", package, "--tests", "--"])
+                .args(names)
+                .env("PROPTEST_CASES", cases.to_string())
+                .env("PROPTEST_RNG_SEED", seed.to_string())
+                .current_dir(root)
+                .status();
+            if !run.is_ok_and(|status| status.success()) {
+                failed.push(package.as_str());
+            }
+        }
+        if failed.is_empty() {
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("xtask nightly: properties failed in {}", failed.join(", "));
+        ExitCode::FAILURE
     }
-    eprintln!("xtask nightly: properties failed in {}", failed.join(", "));
-    ExitCode::FAILURE
 }
 
 fn find_workspace_properties(root: &Path) -> Result<Properties, String> {
@@ -99,6 +120,15 @@ fn property_names(text: &str) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_seed_is_the_one_that_is_given_and_no_variable() {
+        let run = LongRun::parse_words(&["9", "5"]);
+        assert_eq!(run, Some(LongRun { cases: 9, seed: 5 }));
+        // Cargo has set PROPTEST_RNG_SEED to 1 here as in the program.
+        assert!(LongRun::parse_words(&[]).is_some_and(|run| run.seed > 1_000_000));
+        assert_eq!(LongRun::parse_words(&["--help"]), None);
+    }
 
     #[test]
     fn properties_are_found_with_their_package() {
