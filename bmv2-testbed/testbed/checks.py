@@ -1,5 +1,6 @@
 """What must be there before a run, each with what to do about it."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -21,21 +22,17 @@ def problems(crux, kind, cores_needed):
             found.append(f"no {tool}: apt-get install {package}")
     if shutil.which(crux) is None:
         found.append(f"no {crux}: cargo build --release, or give --crux")
-    if kind == "bmv2":
-        found += bmv2_problems()
+    elif kind == "bmv2":
+        found += bmv2_problems(crux)
     if not found:
         found += kernel_problems(kind) + headroom_problems(cores_needed)
     return found
 
 
-def bmv2_problems():
-    """simple_switch_grpc and the flag that it has only since 2023."""
-    if shutil.which("simple_switch_grpc") is None:
-        return ["no simple_switch_grpc on PATH: crux doctor --bmv2 says how to get it"]
-    said = subprocess.run(["simple_switch_grpc", "--help"], capture_output=True, text=True)
-    if "--priority-queues" not in said.stdout + said.stderr:
-        return ["simple_switch_grpc knows no --priority-queues: install 1.15 or later"]
-    return []
+def bmv2_problems(crux):
+    """What `crux doctor --bmv2` finds wrong with the simple_switch_grpc of this machine."""
+    command = [crux, "doctor", "--bmv2", "--format", "json"]
+    return json.loads(subprocess.run(command, capture_output=True, text=True).stdout)["problems"]
 
 
 def kernel_problems(kind):

@@ -316,14 +316,10 @@ impl Engine {
             ServiceDiscipline::Levels => self.rate_allocator.reallocate(&mut self.changes),
             // A group that changed though nothing begins or ends has a new share.
             _ if self.rate_allocator.is_up_to_date() && self.changes.groups.is_empty() => false,
-            ServiceDiscipline::Coflows => {
+            discipline => {
                 let flows = self.sending_flows();
-                self.rate_allocator.reallocate_coflows(&flows, &mut self.changes);
-                true
-            }
-            ServiceDiscipline::BytesSent => {
-                let flows = self.sending_flows();
-                self.rate_allocator.reallocate_shares(&flows, &mut self.changes);
+                let by_coflow = discipline == ServiceDiscipline::Coflows;
+                self.rate_allocator.reallocate_by_hosts(&flows, by_coflow, &mut self.changes);
                 true
             }
         }
@@ -412,15 +408,19 @@ impl GroupProgress {
 
     /// When the next step of its aggressiveness begins, or the last byte is sent.
     fn next_step_time(&self) -> Ticks {
-        let step = BYTES_SENT_STEP * self.bytes;
-        let later_steps = (self.bytes_left / step - STEP_TOLERANCE).floor().max(0.0);
-        self.time_of_sending(self.bytes_left - later_steps * step)
+        let later = self.later_steps(self.bytes_left) * BYTES_SENT_STEP * self.bytes;
+        self.time_of_sending(self.bytes_left - later)
+    }
+
+    /// Steps of its aggressiveness after the one that it is in, with so many bytes left.
+    fn later_steps(&self, bytes_left: f64) -> f64 {
+        (bytes_left / (BYTES_SENT_STEP * self.bytes) - STEP_TOLERANCE).floor().max(0.0)
     }
 
     /// MLTCP's `F` of the part of its bytes that is sent, in the middle of the step that it is in.
     fn aggressiveness_at(&self, now: Ticks) -> f64 {
-        let left = self.bytes_left_at(now) / (BYTES_SENT_STEP * self.bytes);
-        let sent = 1.0 - ((left - STEP_TOLERANCE).floor().max(0.0) + 0.5) * BYTES_SENT_STEP;
+        let later = self.later_steps(self.bytes_left_at(now));
+        let sent = 1.0 - (later + 0.5) * BYTES_SENT_STEP;
         AGGRESSIVENESS[0] * sent + AGGRESSIVENESS[1]
     }
 

@@ -1,5 +1,5 @@
-//! Rates of all flows. Where hosts give them, see [`host_rates`]. Otherwise: strict priority between levels on every link but fifo ones (`fifo_links`),
-//! max-min fair inside a level.
+//! Rates of all flows. Where hosts give them, see [`host_rates`]. Otherwise: strict priority between
+//! levels on every link but fifo ones (`fifo_links`), max-min fair inside a level.
 //!
 //! This module has links, flow groups and rates, but no time; the engine above starts and stops
 //! groups and reads the rates that changed. A *flow group* is a set of equal flows on one path; its

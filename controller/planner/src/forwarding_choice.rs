@@ -122,7 +122,7 @@ fn merge_plans(plans: [&Plan; 2], is_sprayed: &[bool], order: &[usize]) -> Plan 
 /// What makes one report of two.
 struct ReportMerge<'a> {
     fabrics: [&'a Fabric; 2],
-    /// By position.
+    /// By position, which is the order of their ids.
     jobs: &'a [&'a Job],
     is_sprayed: &'a [bool],
 }
@@ -186,7 +186,7 @@ impl ReportMerge<'_> {
     /// Whether a finding is about a job that is sprayed, or about one that is pinned.
     fn is_about(&self, finding: &Finding, sprayed: bool) -> bool {
         let id = finding.about.strip_prefix("job ");
-        let job = id.and_then(|id| self.jobs.iter().position(|job| job.id.as_str() == id));
+        let job = id.and_then(|id| self.jobs.binary_search_by(|job| job.id.as_str().cmp(id)).ok());
         job.is_some_and(|job| self.is_sprayed[job] == sprayed)
     }
 
@@ -194,6 +194,14 @@ impl ReportMerge<'_> {
     fn lower_bound(&self, reports: &[PlanReport; 2], sprayed: bool) -> f64 {
         let way = usize::from(sprayed);
         let of_way = (0..self.jobs.len()).filter(|job| self.is_sprayed[*job] == sprayed);
+        // Where all jobs are of one way, which is usual, its report has the bound.
+        match of_way.clone().count() {
+            0 => return 0.0,
+            count if count == self.jobs.len() => {
+                return reports[way].bounds.max_load_lower_bound;
+            }
+            _ => {}
+        }
         let traffic =
             IndexedTraffic::of_jobs(self.fabrics[way], of_way.clone().map(|job| self.jobs[job]));
         let rates = of_way.flat_map(|job| {

@@ -16,6 +16,7 @@ use super::facts::{self, Fact};
 use super::yaml_text;
 use crate::fabric::{Fabric, LinkEndpoint, Switch};
 use crate::ids::FabricNode;
+use crate::server_address::ServerAddress;
 
 /// Images of the containers.
 #[derive(Clone, Debug)]
@@ -94,10 +95,10 @@ fn bmv2_command(switch: &Switch) -> String {
 /// The port of a P4Runtime address, published by the container: on loopback alone if the address is
 /// of loopback.
 fn published_port(address: &str) -> Option<String> {
-    let (host, port) = address.rsplit_once(':')?;
-    let port: u16 = port.parse().ok()?;
-    let is_local = ["127.0.0.1", "localhost", "[::1]"].contains(&host);
-    Some(format!("{}{port}:{BMV2_PORT}", if is_local { "127.0.0.1:" } else { "" }))
+    let address = ServerAddress::parse(address)?;
+    let is_local = ["127.0.0.1", "localhost", "::1"].contains(&address.bare_host());
+    let on = if is_local { "127.0.0.1:" } else { "" };
+    Some(format!("{on}{}:{BMV2_PORT}", address.port))
 }
 
 fn container(image: &str, facts: Vec<Fact>) -> Value {

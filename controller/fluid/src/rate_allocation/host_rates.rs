@@ -1,7 +1,6 @@
 //! Rates that hosts give to flows, on switches without levels: those of all flows are computed at
-//! every change. In shares ([`RateAllocator::reallocate_shares`]) the allocation is max-min fair by
-//! weight. Coflows are served one after the other (Varys; Chowdhury, Zhong and Stoica, SIGCOMM 2014,
-//! §4.1 and Pseudocode 1).
+//! every change. Without coflows the allocation is max-min fair by shares. Coflows are served one
+//! after the other (Varys; Chowdhury, Zhong and Stoica, SIGCOMM 2014, §4.1 and Pseudocode 1).
 //!
 //! The effective bottleneck of a coflow is the time that its bytes left need on the link that needs
 //! most: `Gamma = max over links of (bytes left / capacity)`. Whenever a flow begins or ends:
@@ -43,12 +42,31 @@ impl SendingCoflow<'_> {
 }
 
 impl RateAllocator {
-    /// Computes the rates of all `flows`, those of a coflow together, and adds what became
-    /// different to `changes`.
-    pub(crate) fn reallocate_coflows(&mut self, flows: &[SendingFlow], changes: &mut RateChanges) {
+    /// Computes the rates of all `flows`, by coflow or by their shares, and adds what became
+    /// different to `changes`. Those of a coflow are together.
+    pub(crate) fn reallocate_by_hosts(
+        &mut self,
+        flows: &[SendingFlow],
+        by_coflow: bool,
+        changes: &mut RateChanges,
+    ) {
         self.take_pending(changes);
         self.groups_computed += flows.len() as u64;
         let mut free: Vec<f64> = self.links.iter().map(|link| link.capacity).collect();
+        for flow in flows {
+            self.groups[flow.group as usize].new_rate = 0.0;
+        }
+        if by_coflow {
+            self.serve_coflows(flows, &mut free);
+        } else {
+            self.backfill(flows, &mut free);
+        }
+        self.adopt_host_rates(flows, changes);
+    }
+
+    /// Gives the flows of each coflow, the smallest first, what lets them end together, then what is
+    /// still free.
+    fn serve_coflows(&mut self, flows: &[SendingFlow], free: &mut [f64]) {
         let by_job = flows.chunk_by(|a, b| a.coflow == b.coflow);
         let mut coflows: Vec<SendingCoflow<'_>> = by_job
             .map(|flows| {
@@ -57,33 +75,18 @@ impl RateAllocator {
             })
             .collect();
         // Bits of floats that are not negative are in the order of the floats.
-        coflows.sort_by_cached_key(|coflow| coflow.effective_bottleneck(&free).to_bits());
+        coflows.sort_by_cached_key(|coflow| coflow.effective_bottleneck(free).to_bits());
         for coflow in &coflows {
-            let seconds = coflow.effective_bottleneck(&free);
+            let seconds = coflow.effective_bottleneck(free);
             let is_blocked = !seconds.is_finite() || seconds <= 0.0;
             for flow in coflow.flows {
-                self.groups[flow.group as usize].new_rate = 0.0;
                 let rate = if is_blocked { 0.0 } else { flow.bytes_left / seconds };
-                self.add_rate(flow, rate, &mut free);
+                self.add_rate(flow, rate, free);
             }
         }
         for coflow in &coflows {
-            self.backfill(coflow.flows, &mut free);
+            self.backfill(coflow.flows, free);
         }
-        self.adopt_host_rates(flows, changes);
-    }
-
-    /// Computes the rates of all `flows`, max-min fair by their shares, and adds what became
-    /// different to `changes`.
-    pub(crate) fn reallocate_shares(&mut self, flows: &[SendingFlow], changes: &mut RateChanges) {
-        self.take_pending(changes);
-        self.groups_computed += flows.len() as u64;
-        let mut free: Vec<f64> = self.links.iter().map(|link| link.capacity).collect();
-        for flow in flows {
-            self.groups[flow.group as usize].new_rate = 0.0;
-        }
-        self.backfill(flows, &mut free);
-        self.adopt_host_rates(flows, changes);
     }
 
     /// Empties the queues of pending work, which are by level.

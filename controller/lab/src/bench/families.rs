@@ -218,8 +218,8 @@ impl fmt::Display for FamilySummary {
         writeln!(f, "{} cases of {} of seed {}\n{table}", self.cases, self.family, self.seed)?;
         write!(
             f,
-            "An alternative but spraying and MLTCP that slows no job beyond the limit is better by more than \
-             {} points in {} cases, by more than {} in {}, by {:+.2} points at most (case {}).\n\
+            "An alternative but spraying and MLTCP that slows no job beyond the limit is better by \
+             more than {} points in {} cases, by more than {} in {}, by {:+.2} points at most (case {}).\n\
              ECMP is better than the quick plan by {:+.2} points at most.\n\
              Over spraying, levels give {:+.2} points in the mean, and at least {:+.2}.\n\
              Forecasts of an iteration are off longer runs from other starts by {:.2} % in the mean, \

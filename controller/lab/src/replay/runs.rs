@@ -41,12 +41,11 @@ pub(crate) fn replay_all(
 ) -> Result<Vec<ReplayOutcome>, CommandError> {
     let progress = ProgressGroup::default();
     // Jobs have the flows that they have by ECMP.
-    let of_program = setups.first().zip(program).map(|(setup, program)| {
-        let setup = ReplaySetup { scheduler: Scheduler::Ecmp, ..setup.clone() };
-        (setup, Some(program))
-    });
-    let named = setups.iter().map(|setup| (setup.clone(), None));
-    let runs: Vec<(ReplaySetup, Option<&AnyScheduler>)> = named.chain(of_program).collect();
+    let of_program = setups.first().filter(|_| program.is_some());
+    let of_program =
+        of_program.map(|setup| ReplaySetup { scheduler: Scheduler::Ecmp, ..setup.clone() });
+    let named = setups.iter().map(|setup| (setup, None));
+    let runs: Vec<_> = named.chain(of_program.iter().map(|setup| (setup, program))).collect();
     let replayed = runs.par_iter().map(|(setup, program)| {
         let name = program.map_or(setup.scheduler.name(), AnyScheduler::name);
         let bar = progress.add_bar(name, setup.trace.jobs.len() as u64);
