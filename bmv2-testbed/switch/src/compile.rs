@@ -12,10 +12,10 @@ mod expressions;
 mod header_groups;
 mod headers;
 mod json;
-mod jump_threading;
 mod loader;
 mod objects;
 mod parsers;
 mod primitives;
+mod specialization;
 
 pub use loader::LoadError;

@@ -72,7 +72,6 @@ pub struct TableSpec {
     pub default_mutability: DefaultMutability,
     /// Entries written in the program; such a table takes no others.
     pub constant_entries: Option<Vec<(MatchKey, ActionCall)>>,
-    pub(crate) flow: NextNodes,
 }
 
 impl TableSpec {
@@ -107,12 +106,28 @@ pub enum DefaultMutability {
 /// Where control goes after a table, by the action that ran.
 #[derive(Clone, Debug)]
 pub(crate) struct NextNodes {
-    /// After a hit, indexed by action.
-    pub(crate) hit: Vec<NextNode>,
-    /// After a miss with a default action, indexed by action.
-    pub(crate) miss: Vec<NextNode>,
-    /// After a miss without one.
+    /// After the actions of the table, by their numbers.
+    pub(crate) by_action: Box<[ActionNext]>,
+    /// After a miss without a default action.
     pub(crate) none: NextNode,
+}
+
+/// Where control goes after an action of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ActionNext {
+    pub(crate) action: ActionIndex,
+    pub(crate) hit: NextNode,
+    /// Where it was the default action.
+    pub(crate) miss: NextNode,
+}
+
+impl NextNodes {
+    /// Where control goes after this action of the table.
+    #[inline]
+    pub(crate) fn after(&self, action: ActionIndex) -> ActionNext {
+        let found = self.by_action.iter().find(|next| next.action == action);
+        found.copied().unwrap_or(ActionNext { action, hit: None, miss: None })
+    }
 }
 
 /// The next node of a pipeline; none is its end.

@@ -40,7 +40,7 @@ impl ProgramObjects<'_> {
                 *to = *start.ok_or_else(|| LoadError::malformed("a jump to nowhere", at))?;
             }
         }
-        Ok(CompiledAction { primitives })
+        Ok(CompiledAction { primitives: primitives.into() })
     }
 
     /// A checksum with its condition.

@@ -13,8 +13,8 @@ use crate::run::hash::HashCalculation;
 use crate::run::pipeline::{PipelineGraph, PipelineNode};
 use crate::spec::entry::{ActionCall, KeyField, MatchKey, check_arguments, check_key};
 use crate::spec::{
-    ActionSpec, DefaultMutability, DirectMeter, KeySource, KeySpec, MatchKind, NextNode, NextNodes,
-    ProfileSpec, TableSpec, bit_mask,
+    ActionNext, ActionSpec, DefaultMutability, DirectMeter, KeySource, KeySpec, MatchKind,
+    NextNode, NextNodes, ProfileSpec, TableSpec, bit_mask,
 };
 
 /// The tables and profiles of both pipelines, as they are compiled one after the other.
@@ -53,14 +53,15 @@ impl ControlCompiler<'_> {
             start: nodes.next_node(&declared.init_table, &declared.name)?,
         };
         for table in &declared.tables {
-            let spec = self.compile_table(table, &nodes, first_profile)?;
-            pipeline.nodes.push(self.table_node(spec));
+            let spec = self.compile_table(table, first_profile)?;
+            let flow = self.next_nodes(table, &spec, &nodes)?;
+            pipeline.nodes.push(self.table_node(spec, flow));
         }
         for branch in &declared.conditionals {
             let compiler =
                 ExprCompiler { headers: self.headers, parameters: &[], at: &branch.name };
             pipeline.nodes.push(PipelineNode::Branch {
-                cond: compiler.compile_condition(&branch.expression)?,
+                cond: compiler.compile_condition(&branch.expression)?.shareable(),
                 yes: nodes.next_node(&branch.true_next, &branch.name)?,
                 no: nodes.next_node(&branch.false_next, &branch.name)?,
             });
@@ -69,7 +70,7 @@ impl ControlCompiler<'_> {
             let action = self.action_index(call.action_id, &call.name)?;
             pipeline.nodes.push(PipelineNode::Call {
                 action: self.actions[action.0 as usize].clone(),
-                arguments: Vec::new(),
+                arguments: [].into(),
                 next: nodes.next_node(&call.next_node, &call.name)?,
             });
         }
@@ -77,20 +78,22 @@ impl ControlCompiler<'_> {
     }
 
     /// A table nobody can write is a plain call.
-    fn table_node(&mut self, spec: TableSpec) -> PipelineNode {
+    fn table_node(&mut self, spec: TableSpec, flow: NextNodes) -> PipelineNode {
         let call = match &spec.default {
             Some(call)
                 if spec.keys.is_empty()
                     && spec.default_mutability == DefaultMutability::Constant =>
             {
                 let at = call.action.0 as usize;
-                let (action, arguments) = (self.actions[at].clone(), call.arguments.clone());
-                Some(PipelineNode::Call { action, arguments, next: spec.flow.miss[at] })
+                let (action, arguments) =
+                    (self.actions[at].clone(), call.arguments.as_slice().into());
+                Some(PipelineNode::Call { action, arguments, next: flow.after(call.action).miss })
             }
             _ => None,
         };
+        let table = TableIndex(self.tables.len() as u32);
         self.tables.push(Arc::new(spec));
-        call.unwrap_or(PipelineNode::Table(TableIndex(self.tables.len() as u32 - 1)))
+        call.unwrap_or_else(|| PipelineNode::Table { table, flow })
     }
 
     fn add_profile(
@@ -111,7 +114,6 @@ impl ControlCompiler<'_> {
     fn compile_table(
         &mut self,
         declared: &json::TableDecl,
-        nodes: &NodeNumbers<'_>,
         first_profile: usize,
     ) -> Result<TableSpec, LoadError> {
         let at = &declared.name;
@@ -139,12 +141,10 @@ impl ControlCompiler<'_> {
             default: None,
             default_mutability: DefaultMutability::Free,
             constant_entries: None,
-            flow: NextNodes { hit: Vec::new(), miss: Vec::new(), none: None },
         };
         if spec.keys.iter().filter(|key| key.kind == MatchKind::Lpm).count() > 1 {
             return Err(LoadError::malformed("more than one lpm field", at));
         }
-        spec.flow = self.next_nodes(declared, &spec, nodes)?;
         if let Some(entry) = &declared.default_entry {
             let call = self.action_call(entry.action_id, &entry.action_data, &spec)?;
             spec.default = Some(call);
@@ -252,11 +252,7 @@ impl ControlCompiler<'_> {
             Some(miss) => nodes.next_node(miss, at)?,
             None => nodes.next_node(&declared.base_default_next, at)?,
         };
-        let mut flow = NextNodes {
-            hit: vec![None; self.actions.len()],
-            miss: vec![None; self.actions.len()],
-            none,
-        };
+        let mut by_action = Vec::new();
         let by_hit =
             ["__HIT__", "__MISS__"].iter().any(|key| declared.next_tables.contains_key(*key));
         for action in &spec.actions {
@@ -265,10 +261,13 @@ impl ControlCompiler<'_> {
                 |key: &str| declared.next_tables.get(key).unwrap_or(&declared.base_default_next);
             let name = self.action_specs[number].name.as_str();
             let (hit, miss) = if by_hit { ("__HIT__", "__MISS__") } else { (name, name) };
-            flow.hit[number] = nodes.next_node(find(hit), at)?;
-            flow.miss[number] = nodes.next_node(find(miss), at)?;
+            by_action.push(ActionNext {
+                action: *action,
+                hit: nodes.next_node(find(hit), at)?,
+                miss: nodes.next_node(find(miss), at)?,
+            });
         }
-        Ok(flow)
+        Ok(NextNodes { by_action: by_action.into(), none })
     }
 
     fn constant_entries(

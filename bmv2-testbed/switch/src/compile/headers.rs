@@ -164,10 +164,11 @@ impl HeaderCatalog {
     }
 
     /// Every slot of a metadata header.
-    pub(super) fn metadata_slots(&self) -> Vec<PhvSlot> {
-        let all = self.layouts.iter().zip(&self.shape.metadata);
-        let metadata = all.filter(|(_, metadata)| **metadata);
-        metadata.flat_map(|(layout, _)| layout.slots()).collect()
+    pub(super) fn metadata_slots(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<PhvSlot> {
+        let wanted = self.by_name.iter().filter(|(name, _)| is_wanted(name));
+        let indices = wanted.map(|(_, header)| header.index.0 as usize);
+        let metadata = indices.filter(|header| self.shape.metadata[*header]);
+        metadata.flat_map(|header| self.layouts[header].slots()).collect()
     }
 
     /// The header instance of this name.

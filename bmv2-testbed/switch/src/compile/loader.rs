@@ -1,22 +1,22 @@
 //! Loading: from JSON text to a [`Program`], or to the reason why not.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
 
 use super::actions::action_spec;
 use super::controls::ControlCompiler;
 use super::headers::{HeaderCatalog, refuse_instances};
 use super::objects::ProgramObjects;
-use super::{arrays, json, jump_threading, parsers};
+use super::specialization::{TableActions, specialize};
+use super::{arrays, json, parsers};
 use crate::ids::{
-    ActionIndex, CounterIndex, LearnListIndex, MeterIndex, ProfileIndex, RegisterIndex, TableIndex,
-    ValueSetIndex,
+    ActionIndex, CounterIndex, LearnListIndex, MeterIndex, PhvSlot, ProfileIndex, RegisterIndex,
+    TableIndex, ValueSetIndex,
 };
 use crate::run::deparser::{ChecksumField, Deparser};
+use crate::run::parser::Parser;
 use crate::run::pipeline::{PipelineGraph, PipelineNode};
 use crate::run::program::{ObjectNames, Program};
 use crate::run::standard_metadata::StandardMetadata;
-use crate::spec::{NextNode, TableSpec};
 
 /// Why a BMv2 JSON cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -105,11 +105,16 @@ impl Program {
             selectors: Vec::new(),
             direct_meters: arrays::direct_meters(&root, &headers)?,
         };
-        let ingress = compile_pipeline(&mut controls, &root, "ingress")?;
-        let egress = compile_pipeline(&mut controls, &root, "egress")?;
+        let ingress = controls.compile_pipeline(find_pipeline(&root, "ingress")?)?;
+        let egress = controls.compile_pipeline(find_pipeline(&root, "egress")?)?;
         let parser = find_named("parser", "parser", &root.parsers, |parser| &parser.name)?;
         let parser = parsers::compile_parser(parser, &root.errors, &objects)?;
+        let field_lists = objects.field_lists(&root)?;
         let ControlCompiler { tables, profiles, selectors, .. } = controls;
+        let run = TableActions { tables: &tables, actions: &actions };
+        let zeros = zeros_of_ingress(&headers, &parser, &field_lists);
+        let ingress = specialize_pipeline("ingress", ingress, zeros, run)?;
+        let egress = specialize_pipeline("egress", egress, Vec::new(), run)?;
         let mut program = Self {
             names: ObjectNames::default(),
             counters: arrays::counter_specs(&root)?,
@@ -117,9 +122,9 @@ impl Program {
             registers: arrays::register_specs(&root)?,
             value_sets: parsers::value_set_specs(&root, &parser),
             learn_lists: objects.learn_lists(&root)?,
-            field_lists: objects.field_lists(&root)?,
+            field_lists,
             shape: headers.shape.clone(),
-            metadata_slots: headers.metadata_slots(),
+            metadata_slots: headers.metadata_slots(|_| true),
             headers: headers.layouts.clone(),
             standard: standard_metadata(&headers)?,
             parser,
@@ -157,52 +162,59 @@ fn find_named<'a, T>(
     found.ok_or_else(|| LoadError::missing(what, name, "the program"))
 }
 
-fn compile_pipeline(
-    controls: &mut ControlCompiler<'_>,
-    root: &json::ProgramDocument,
+fn find_pipeline<'a>(
+    root: &'a json::ProgramDocument,
     name: &str,
+) -> Result<&'a json::PipelineDecl, LoadError> {
+    find_named("pipeline", name, &root.pipelines, |pipeline| &pipeline.name)
+}
+
+fn specialize_pipeline(
+    name: &str,
+    mut graph: PipelineGraph,
+    zeros: Vec<PhvSlot>,
+    run: TableActions<'_>,
 ) -> Result<PipelineGraph, LoadError> {
-    let declared = find_named("pipeline", name, &root.pipelines, |pipeline| &pipeline.name)?;
-    let mut pipeline = controls.compile_pipeline(declared)?;
-    if has_cycle(&pipeline, &controls.tables) {
-        return Err(LoadError::malformed("the control flow has a cycle", name));
-    }
-    jump_threading::thread_jumps(&mut pipeline.nodes);
-    Ok(pipeline)
+    let order = sort_nodes(&graph.nodes)
+        .ok_or_else(|| LoadError::malformed("the control flow has a cycle", name))?;
+    specialize(&mut graph, &order, zeros, run);
+    Ok(graph)
 }
 
-fn successor_nodes(node: &PipelineNode, tables: &[Arc<TableSpec>]) -> Vec<NextNode> {
-    match node {
-        PipelineNode::Branch { yes, no, .. } => vec![*yes, *no],
-        PipelineNode::Call { next, .. } => vec![*next],
-        PipelineNode::Table(table) => {
-            let flow = &tables[table.0 as usize].flow;
-            flow.hit.iter().chain(&flow.miss).chain([&flow.none]).copied().collect()
-        }
-    }
+/// The metadata fields that are 0 when ingress begins: neither the device nor the parser writes
+/// them, and packets that come again do not bring them.
+fn zeros_of_ingress(
+    headers: &HeaderCatalog,
+    parser: &Parser,
+    field_lists: &[Vec<PhvSlot>],
+) -> Vec<PhvSlot> {
+    let Some(parsed) = parser.written_slots() else {
+        return Vec::new();
+    };
+    let written: HashSet<PhvSlot> = field_lists.iter().flatten().copied().chain(parsed).collect();
+    let mut slots = headers.metadata_slots(|name| !DEVICE_METADATA.contains(&name));
+    slots.retain(|slot| !written.contains(slot));
+    slots
 }
 
-/// Whether some node leads back to itself (Kahn's algorithm: what cannot be sorted is a cycle).
-fn has_cycle(pipeline: &PipelineGraph, tables: &[Arc<TableSpec>]) -> bool {
-    let edges: Vec<Vec<u32>> = pipeline
-        .nodes
-        .iter()
-        .map(|node| successor_nodes(node, tables).into_iter().flatten().collect())
-        .collect();
-    let mut incoming = vec![0; edges.len()];
-    edges.iter().flatten().for_each(|to| incoming[*to as usize] += 1);
-    let mut ready: Vec<usize> = (0..edges.len()).filter(|node| incoming[*node] == 0).collect();
-    let mut sorted = 0;
-    while let Some(node) = ready.pop() {
-        sorted += 1;
-        for to in &edges[node] {
-            incoming[*to as usize] -= 1;
-            if incoming[*to as usize] == 0 {
-                ready.push(*to as usize);
+/// The nodes in an order in which each is before those that it leads to; none if some node leads
+/// back to itself (Kahn's algorithm).
+pub(super) fn sort_nodes(nodes: &[PipelineNode]) -> Option<Vec<usize>> {
+    let mut incoming = vec![0_usize; nodes.len()];
+    let successors = nodes.iter().flat_map(PipelineNode::successors);
+    successors.for_each(|to| incoming[to as usize] += 1);
+    let mut order: Vec<usize> = (0..nodes.len()).filter(|node| incoming[*node] == 0).collect();
+    let mut done = 0;
+    while let Some(node) = order.get(done) {
+        done += 1;
+        for to in nodes[*node].successors() {
+            incoming[to as usize] -= 1;
+            if incoming[to as usize] == 0 {
+                order.push(to as usize);
             }
         }
     }
-    sorted < edges.len()
+    (order.len() == nodes.len()).then_some(order)
 }
 
 fn compile_checksums(
@@ -230,12 +242,16 @@ fn compile_deparser(
     })
 }
 
+/// The headers whose fields the device writes. P4_14 programs have the second and third.
+const DEVICE_METADATA: [&str; 3] = ["standard_metadata", "intrinsic_metadata", "queueing_metadata"];
+
 fn standard_metadata(headers: &HeaderCatalog) -> Result<StandardMetadata, LoadError> {
     let find = |header: &str, name: &str| headers.plain_field(header, name, "simple_switch");
-    let field = |name: &str| find("standard_metadata", name);
-    // P4_14 programs have these in headers of their own; p4c writes aliases of such names.
+    let [standard, intrinsic, queueing] = DEVICE_METADATA;
+    let field = |name: &str| find(standard, name);
+    // p4c writes aliases of such names.
     let optional = |name: &str| {
-        let found = find("intrinsic_metadata", name).or_else(|_| find("queueing_metadata", name));
+        let found = find(intrinsic, name).or_else(|_| find(queueing, name));
         found.or_else(|_| field(name)).ok()
     };
     Ok(StandardMetadata {

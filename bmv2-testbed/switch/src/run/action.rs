@@ -6,6 +6,8 @@
 //! and what concerns the packet as a whole (clones, resubmission) is only noted: `device` acts on
 //! it when the pipeline has ended.
 
+use std::sync::Arc;
+
 use crate::ids::{FieldListIndex, HeaderIndex, LearnListIndex, PhvSlot, VarbitIndex};
 use crate::run::arrays::StatefulArrays;
 use crate::run::expression::{BoolExpr, HeaderRef, NumberExpr, indexed_element};
@@ -54,7 +56,8 @@ pub(crate) struct CloneRequest {
 /// An action's body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CompiledAction {
-    pub(crate) primitives: Vec<ActionPrimitive>,
+    /// Shared by the nodes that run it.
+    pub(crate) primitives: Arc<[ActionPrimitive]>,
 }
 
 /// One step of an action.
@@ -225,6 +228,29 @@ impl ActionPrimitive {
             }
             value => Self::Assign(field, value),
         }
+    }
+
+    /// The fields that it writes, if it changes nothing else about the headers and is followed by the
+    /// next one.
+    pub(crate) fn written_slots(&self) -> Option<[Option<PhvSlot>; 2]> {
+        Some(match self {
+            Self::SetBits(to, _) | Self::CopyBits { to, .. } => [Some(*to), None],
+            Self::Assign(to, _)
+            | Self::Meter { to, .. }
+            | Self::ReadRegister { to, .. }
+            | Self::Random { to, .. } => [Some(to.slot), None],
+            Self::Hash(call) => [Some(call.to.slot), None],
+            Self::MarkToDrop { egress_spec, multicast } => {
+                [Some(egress_spec.slot), multicast.map(|field| field.slot)]
+            }
+            Self::Count { .. }
+            | Self::WriteRegister { .. }
+            | Self::Clone { .. }
+            | Self::Digest(_)
+            | Self::Nothing
+            | Self::Exit => [None; 2],
+            _ => return None,
+        })
     }
 
     fn execute_primitive(&self, arguments: &[u128], machine: &mut PacketContext<'_>) {

@@ -7,6 +7,8 @@
 //! others (order, division, right shift, saturation) where an operand could need more than 127
 //! bits.
 
+use std::sync::Arc;
+
 use crate::ids::{HeaderIndex, PhvSlot, StackIndex, VarbitIndex};
 use crate::run::phv::Phv;
 use crate::spec::{FieldRef, bit_mask};
@@ -79,6 +81,9 @@ impl HeaderPair {
     }
 }
 
+/// Conditions of at most so many operations inside each other cost little to copy.
+pub(crate) const SMALL_DEPTH: usize = 3;
+
 /// An expression with a truth value.
 #[derive(Clone, Debug)]
 pub(crate) enum BoolExpr {
@@ -98,6 +103,8 @@ pub(crate) enum BoolExpr {
     /// Whether a field has other bits than these.
     HasOtherBits(PhvSlot, u128),
     Choose(Box<(BoolExpr, BoolExpr, BoolExpr)>),
+    /// A condition of several nodes that is too large for a copy of each.
+    Shared(Arc<BoolExpr>),
     /// The validity of a stack's element; false beyond the stack.
     ValidElement(HeaderRef),
     /// Whether some pair of headers is equal; of unions, the pairs of their members.
@@ -265,6 +272,28 @@ impl BoolExpr {
         }
     }
 
+    /// The condition in a form of which copies cost little.
+    pub(crate) fn shareable(self) -> Self {
+        if self.is_small(SMALL_DEPTH) { self } else { Self::Shared(Arc::new(self)) }
+    }
+
+    /// Whether it is at most so many operations deep.
+    pub(crate) fn is_small(&self, depth: usize) -> bool {
+        match self {
+            Self::Const(_) | Self::Valid(_) | Self::HasBits(..) | Self::HasOtherBits(..) => true,
+            Self::Not(of) => depth > 0 && of.is_small(depth - 1),
+            Self::And(of) | Self::Or(of) => {
+                depth > 0 && of.0.is_small(depth - 1) && of.1.is_small(depth - 1)
+            }
+            Self::Compare(_, of) => {
+                let is_plain =
+                    |side: &NumberExpr| matches!(side, NumberExpr::Const(_) | NumberExpr::Field(_));
+                is_plain(&of.0) && is_plain(&of.1)
+            }
+            _ => false,
+        }
+    }
+
     /// The truth for this packet. The commonest conditions cost no call.
     #[inline]
     pub(crate) fn eval_condition(&self, phv: &Phv, arguments: &[u128]) -> bool {
@@ -284,6 +313,7 @@ impl BoolExpr {
                 self.eval_condition(phv, arguments)
             }
             Self::Const(value) => *value,
+            Self::Shared(of) => of.eval_condition(phv, arguments),
             Self::Not(of) => !of.eval_condition(phv, arguments),
             Self::And(of) => {
                 of.0.eval_condition(phv, arguments) && of.1.eval_condition(phv, arguments)

@@ -87,7 +87,7 @@ impl HashAlgorithm {
 
     fn hash_bytes(self, bytes: &[u8]) -> u64 {
         match self {
-            Self::Crc32 => u64::from(crc32(bytes)),
+            Self::Crc32 => u64::from(crc32fast::hash(bytes)),
             Self::Crc16 => u64::from(crc16(bytes)),
             Self::Csum16 => u64::from(csum16(bytes)),
             Self::Xor16 => u64::from(u16_words(bytes).fold(0, |sum, word| sum ^ word)),
@@ -268,12 +268,6 @@ fn complement_halfwords(mut sum: u64) -> u16 {
     !(sum as u16)
 }
 
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes
-        .iter()
-        .fold(u32::MAX, |crc, byte| (crc >> 8) ^ CRC32[((crc ^ u32::from(*byte)) & 0xff) as usize])
-}
-
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| (crc >> 8) ^ CRC16[((crc ^ u16::from(*byte)) & 0xff) as usize])
 }
@@ -295,16 +289,6 @@ fn leading_number(bytes: &[u8], length: usize) -> u64 {
     let filled = bytes.iter().chain(std::iter::repeat(&0)).take(length);
     filled.fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
-
-static CRC32: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = reflected_remainder(byte as u32, 0xedb8_8320);
-        byte += 1;
-    }
-    table
-};
 
 static CRC16: [u16; 256] = {
     let mut table = [0; 256];

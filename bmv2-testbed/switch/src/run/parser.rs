@@ -148,6 +148,29 @@ struct ParserCursor<'a> {
 }
 
 impl Parser {
+    /// The fields outside of extracted headers that some state writes; none if that is not known.
+    pub(crate) fn written_slots(&self) -> Option<Vec<PhvSlot>> {
+        let mut written = Vec::new();
+        for operation in self.states.iter().flat_map(|state| &state.operations) {
+            match operation {
+                ParserOperation::Set(field, _) => written.push(field.slot),
+                ParserOperation::SetWide(ahead) => {
+                    written.extend(ahead.pieces.iter().map(|piece| piece.slot));
+                }
+                ParserOperation::Primitive(action) => {
+                    for primitive in &*action.primitives {
+                        written.extend(primitive.written_slots()?.into_iter().flatten());
+                    }
+                }
+                ParserOperation::Extract(_)
+                | ParserOperation::ExtractTo(_)
+                | ParserOperation::Advance(_)
+                | ParserOperation::Verify(..) => {}
+            }
+        }
+        Some(written)
+    }
+
     /// Fills the header vector from the packet; `sets` are the members of each value set.
     pub(crate) fn parse_packet(
         &self,

@@ -4,14 +4,16 @@
 //! makes for plain statements (no key, a constant default) are compiled to calls, since nobody can
 //! write them. Every walk ends, because a graph with a cycle is refused when the program is loaded.
 
-use crate::ids::TableIndex;
+use std::sync::Arc;
+
+use crate::ids::{ProfileIndex, TableIndex};
 use crate::run::action::{CompiledAction, PacketContext};
 use crate::run::expression::BoolExpr;
 use crate::run::hash::HashCalculation;
 use crate::run::profile::ActionProfile;
 use crate::run::table::MatchTable;
 use crate::spec::entry::{ActionCall, TableAction};
-use crate::spec::{NextNode, TableSpec};
+use crate::spec::{NextNode, NextNodes};
 
 /// The control flow of ingress or egress.
 #[derive(Debug)]
@@ -23,9 +25,22 @@ pub(crate) struct PipelineGraph {
 /// One step of the control flow.
 #[derive(Debug)]
 pub(crate) enum PipelineNode {
-    Table(TableIndex),
+    Table { table: TableIndex, flow: NextNodes },
     Branch { cond: BoolExpr, yes: NextNode, no: NextNode },
-    Call { action: CompiledAction, arguments: Vec<u128>, next: NextNode },
+    Call { action: CompiledAction, arguments: Arc<[u128]>, next: NextNode },
+}
+
+impl PipelineNode {
+    /// Every node that may come next.
+    pub(crate) fn successors(&self) -> impl Iterator<Item = u32> {
+        let (ways, flow): ([NextNode; 2], _) = match self {
+            Self::Table { flow, .. } => ([flow.none, None], Some(flow)),
+            Self::Branch { yes, no, .. } => ([*yes, *no], None),
+            Self::Call { next, .. } => ([*next, None], None),
+        };
+        let by_action = flow.into_iter().flat_map(|flow| &flow.by_action);
+        by_action.flat_map(|next| [next.hit, next.miss]).chain(ways).flatten()
+    }
 }
 
 /// What a pipeline looks up: the program's actions and selectors, the device's tables.
@@ -50,7 +65,9 @@ impl PipelineGraph {
         {
             next =
                 match &self.nodes[node as usize] {
-                    PipelineNode::Table(table) => lookups.apply_table(*table, machine),
+                    PipelineNode::Table { table, flow } => {
+                        lookups.apply_table(*table, flow, machine)
+                    }
                     PipelineNode::Branch { cond, yes, no } => {
                         if cond.eval_condition(machine.phv, &[]) { *yes } else { *no }
                     }
@@ -81,27 +98,29 @@ impl LookupContext<'_> {
     /// Looks the packet up in one table and runs what it finds. A hit on a group without members
     /// is a miss: BMv2 divides by zero there.
     #[inline]
-    fn apply_table(&mut self, table: TableIndex, machine: &mut PacketContext<'_>) -> NextNode {
+    fn apply_table(
+        &mut self,
+        table: TableIndex,
+        flow: &NextNodes,
+        machine: &mut PacketContext<'_>,
+    ) -> NextNode {
         let at = table.0 as usize;
         let table = &mut self.tables[at];
         let entry = table.lookup(machine.phv);
         if let Some(entry) = entry
-            && table.spec.tracks_hits
+            && table.tracks_hits
         {
             update_hit_state(table, entry, machine);
         }
         let table = &self.tables[at];
-        let flow = &table.spec.flow;
         let hit = entry
-            .and_then(|entry| self.resolve_call(&table.spec, table.entry_action(entry), machine));
-        match hit
-            .map(|call| (call, &flow.hit))
-            .or(table.default_action().map(|call| (call, &flow.miss)))
-        {
-            Some((call, next)) => {
-                let action = call.action.0 as usize;
-                self.actions[action].execute_primitives(&call.arguments, machine);
-                next[action]
+            .and_then(|entry| self.resolve_call(table.profile, table.entry_action(entry), machine));
+        let is_hit = hit.is_some();
+        match hit.or(table.default_action()) {
+            Some(call) => {
+                self.actions[call.action.0 as usize].execute_primitives(&call.arguments, machine);
+                let next = flow.after(call.action);
+                if is_hit { next.hit } else { next.miss }
             }
             None => flow.none,
         }
@@ -111,13 +130,13 @@ impl LookupContext<'_> {
     #[inline]
     fn resolve_call<'t>(
         &'t self,
-        spec: &TableSpec,
+        profile: Option<ProfileIndex>,
         target: &'t TableAction,
         machine: &mut PacketContext<'_>,
     ) -> Option<&'t ActionCall> {
-        let profile = match (target, spec.profile) {
-            (TableAction::Action(call), _) => return Some(call),
-            (_, profile) => profile?.0 as usize,
+        let profile = match target {
+            TableAction::Action(call) => return Some(call),
+            _ => profile?.0 as usize,
         };
         let PacketContext { phv, payload, scratch, .. } = machine;
         let selector = self.selectors[profile].as_ref();

@@ -10,6 +10,7 @@ mod index;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::ids::ProfileIndex;
 use crate::run::counter::CounterData;
 use crate::run::meter::{MeterConfig, TwoRateMeter};
 use crate::run::phv::Phv;
@@ -39,6 +40,9 @@ pub struct EntryView<'a> {
 #[derive(Debug)]
 pub(crate) struct MatchTable {
     pub(crate) spec: Arc<TableSpec>,
+    /// What every packet asks of the table itself, as in `spec`.
+    pub(crate) tracks_hits: bool,
+    pub(crate) profile: Option<ProfileIndex>,
     by_key: BTreeMap<MatchKey, u32>,
     /// Entries by number; a deleted one leaves its number to `free`, and the lowest free one is
     /// taken first. As in BMv2, numbers decide between entries of equal priority.
@@ -70,6 +74,8 @@ impl MatchTable {
     pub(crate) fn new(spec: &Arc<TableSpec>) -> Self {
         let mut table = Self {
             spec: Arc::clone(spec),
+            tracks_hits: spec.tracks_hits,
+            profile: spec.profile,
             by_key: BTreeMap::new(),
             entries: Vec::new(),
             free: BTreeSet::new(),

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::ids::{HeaderIndex, PhvSlot};
 use crate::run::phv::Phv;
 use crate::spec::entry::{KeyField, MatchKey};
 use crate::spec::{KeySource, MatchKind, TableSpec, bit_mask};
@@ -16,19 +17,30 @@ use crate::spec::{KeySource, MatchKind, TableSpec, bit_mask};
 /// The lookup structure of one table.
 #[derive(Debug)]
 pub(super) struct KeyIndex {
-    places: Vec<KeyPlace>,
+    places: Box<[KeyPlace]>,
+    entries: IndexEntries,
+    /// The static masks of the fields, in the first word and in all.
+    first_mask: u128,
+    masks: Box<[u128]>,
     /// The packet's key, reused from packet to packet.
     scratch: Vec<u128>,
-    entries: IndexEntries,
 }
 
-/// Where a field sits in the packed key.
+/// Where a field sits in the packed key. Packets read it for every field of every table, so four of
+/// them share a cache line.
 #[derive(Clone, Copy, Debug)]
 struct KeyPlace {
-    word: usize,
-    shift: u32,
-    bits: u32,
-    source: KeySource,
+    source: PlaceSource,
+    word: u16,
+    shift: u8,
+    bits: u8,
+}
+
+/// A [`KeySource`] without its mask.
+#[derive(Clone, Copy, Debug)]
+enum PlaceSource {
+    Field(PhvSlot, HeaderIndex),
+    Valid(HeaderIndex),
 }
 
 #[derive(Debug)]
@@ -68,7 +80,15 @@ struct FieldRange {
 impl KeyIndex {
     pub(super) fn new(spec: &TableSpec) -> Self {
         let places = key_places(spec);
-        let words = places.last().map_or(0, |place| place.word + 1);
+        let words = places.last().map_or(0, |place| usize::from(place.word) + 1);
+        let mut masks = vec![0; words];
+        for (key, place) in spec.keys.iter().zip(&places) {
+            let mask = match key.source {
+                KeySource::Field { mask, .. } => mask,
+                KeySource::Valid(_) => 1,
+            };
+            masks[usize::from(place.word)] |= mask << place.shift;
+        }
         let has_prefix = spec.keys.iter().any(|key| key.kind == MatchKind::Lpm);
         let entries = match words {
             0 => IndexEntries::None,
@@ -76,7 +96,9 @@ impl KeyIndex {
             _ if has_prefix => IndexEntries::Prefixes(Vec::new()),
             _ => IndexEntries::Exact(ExactMap::new(words)),
         };
-        Self { places, scratch: vec![0; words], entries }
+        let first_mask = masks.first().copied().unwrap_or(0);
+        let (places, masks) = (places.into(), masks.into());
+        Self { places, entries, first_mask, masks, scratch: vec![0; words] }
     }
 
     /// The entry that matches the packet best.
@@ -91,8 +113,8 @@ impl KeyIndex {
                 let key = self
                     .places
                     .iter()
-                    .fold(0, |key, place| key | read_source(place.source, phv) << place.shift);
-                map.get(&key).copied()
+                    .fold(0, |key, place| key | place.source.read_bits(phv) << place.shift);
+                map.get(&(key & self.first_mask)).copied()
             }
             _ => self.lookup_packed(phv),
         }
@@ -102,8 +124,9 @@ impl KeyIndex {
     fn lookup_packed(&mut self, phv: &Phv) -> Option<u32> {
         self.scratch.fill(0);
         for place in &self.places {
-            self.scratch[place.word] |= read_source(place.source, phv) << place.shift;
+            self.scratch[usize::from(place.word)] |= place.source.read_bits(phv) << place.shift;
         }
+        self.scratch.iter_mut().zip(&self.masks).for_each(|(word, mask)| *word &= mask);
         match &self.entries {
             IndexEntries::None => None,
             IndexEntries::Exact(map) => map.get(&self.scratch),
@@ -164,10 +187,11 @@ impl KeyIndex {
     fn pack_key(&self, key: &MatchKey) -> PackedKey {
         let mut packed = PackedKey { words: vec![(0, 0); self.scratch.len()], ranges: Vec::new() };
         for (field, place) in key.fields.iter().zip(&self.places) {
-            let all = bit_mask(place.bits);
+            let bits = u32::from(place.bits);
+            let all = bit_mask(bits);
             let (field_mask, value) = match *field {
                 KeyField::Exact(value) | KeyField::Optional(Some(value)) => (all, value),
-                KeyField::Lpm { value, prefix } => (all & !bit_mask(place.bits - prefix), value),
+                KeyField::Lpm { value, prefix } => (all & !bit_mask(bits - prefix), value),
                 KeyField::Ternary { value, mask } => (mask, value),
                 KeyField::Optional(None) => (0, 0),
                 KeyField::Range { low, high } => {
@@ -175,7 +199,7 @@ impl KeyIndex {
                     (0, 0)
                 }
             };
-            let word = &mut packed.words[place.word];
+            let word = &mut packed.words[usize::from(place.word)];
             word.0 |= field_mask << place.shift;
             word.1 |= value << place.shift;
         }
@@ -209,7 +233,8 @@ impl OrderedRule {
 
 impl FieldRange {
     fn contains_key(&self, key: &[u128]) -> bool {
-        let value = (key[self.place.word] >> self.place.shift) & bit_mask(self.place.bits);
+        let KeyPlace { word, shift, bits, .. } = self.place;
+        let value = (key[usize::from(word)] >> shift) & bit_mask(bits.into());
         (self.low..=self.high).contains(&value)
     }
 }
@@ -222,24 +247,31 @@ fn rule_position(rules: &[OrderedRule], priority: u32, number: u32) -> usize {
 
 /// Fields in order, each within one word: a field that does not fit what is left starts the next.
 fn key_places(spec: &TableSpec) -> Vec<KeyPlace> {
-    let (mut word, mut used) = (0, 0);
+    let (mut word, mut used) = (0_u16, 0);
     let mut places = Vec::with_capacity(spec.keys.len());
     for key in &spec.keys {
         if used + key.bits > 128 {
             (word, used) = (word + 1, 0);
         }
-        places.push(KeyPlace { word, shift: used, bits: key.bits, source: key.source });
+        let source = match key.source {
+            KeySource::Field { slot, header, .. } => PlaceSource::Field(slot, header),
+            KeySource::Valid(header) => PlaceSource::Valid(header),
+        };
+        // At most 127 and 128.
+        places.push(KeyPlace { source, word, shift: used as u8, bits: key.bits as u8 });
         used += key.bits;
     }
     places
 }
 
-#[inline]
-fn read_source(source: KeySource, phv: &Phv) -> u128 {
-    match source {
-        KeySource::Field { slot, header, mask } if phv.is_valid(header) => phv.get(slot) & mask,
-        KeySource::Field { .. } => 0,
-        KeySource::Valid(header) => u128::from(phv.is_valid(header)),
+impl PlaceSource {
+    #[inline]
+    fn read_bits(self, phv: &Phv) -> u128 {
+        match self {
+            Self::Field(slot, header) if phv.is_valid(header) => phv.get(slot),
+            Self::Field(..) => 0,
+            Self::Valid(header) => u128::from(phv.is_valid(header)),
+        }
     }
 }
 
