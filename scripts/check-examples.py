@@ -16,7 +16,15 @@ import subprocess
 import sys
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
-EXAMPLES = ("l2switch", "tunnel", "flowcache", "basic", "ngsdn")
+# Which tests of an example share a network. ngsdn learns hosts from what they ask, and a host that
+# knows its gateway does not ask for half a minute: its two ways of routing get a network each.
+EXAMPLES = {
+    "l2switch": ("",),
+    "tunnel": ("",),
+    "flowcache": ("",),
+    "basic": ("",),
+    "ngsdn": ("not actionprofile", "actionprofile"),
+}
 LIMIT_SECONDS = 120
 
 
@@ -34,15 +42,17 @@ def main():
     }
     for name in wanted or EXAMPLES:
         command = [sys.executable, "-m", "pytest", "-p", "finsy_plugin", "-q", "-o", "log_cli=false"]
-        done = subprocess.run(
-            [*command, f"tests/test_{name}.py"],
-            cwd=pathlib.Path(checkout) / "examples",
-            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=LIMIT_SECONDS,
-        )
-        if done.returncode:
-            raise SystemExit(f"{done.stdout}\nfinsy's example {name} fails")
-        print(f"finsy's example {name}: {done.stdout.strip().splitlines()[-1].strip('= ')}", flush=True)
+        for tests in EXAMPLES[name]:
+            done = subprocess.run(
+                [*command, f"tests/test_{name}.py", "-k", tests],
+                cwd=pathlib.Path(checkout) / "examples",
+                env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, timeout=LIMIT_SECONDS,
+            )
+            if done.returncode:
+                raise SystemExit(f"{done.stdout}\nfinsy's example {name} fails")
+            result = done.stdout.strip().splitlines()[-1].strip("= ")
+            print(f"finsy's example {name}: {result}", flush=True)
 
 
 if __name__ == "__main__":
