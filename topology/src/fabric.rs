@@ -193,6 +193,7 @@ struct FabricStructure {
     /// The first port with each address.
     nic_addresses: BTreeMap<IpAddr, NicId>,
     destinations: Vec<Destination>,
+    has_bonds: bool,
     intra_host: intra_host::IntraHostTable,
 }
 
@@ -223,6 +224,7 @@ impl Fabric {
             // Of two ports the first, which comes last here, stands for the address.
             nic_addresses: nics.map(|(id, nic)| (nic.ip, id.into())).collect(),
             destinations: bonds::all_destinations(leaves.map(|(id, _)| id.into()), &parts),
+            has_bonds: parts.nics.iter().any(|nic| nic.bond.is_some()),
             intra_host: intra_host::IntraHostTable::new(&parts),
             parts,
         };

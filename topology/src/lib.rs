@@ -41,7 +41,7 @@ pub use lossless::{BufferDemand, EcnThresholds, PfcHeadroom, SwitchQueues};
 pub use lost_paths::LostPaths;
 pub use paths::{
     DownwardHops, LinkPath, MAX_PATH_LINKS, NextHops, SwitchHop, UpwardHops, equal_cost_paths,
-    next_hops,
+    next_hops, paths_between_nics,
 };
 pub use server_address::ServerAddress;
 pub use units::{Bandwidth, InvalidMacAddress, MacAddress};

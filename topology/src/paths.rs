@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fabric::{Destination, Fabric, Tier};
-use crate::ids::{LinkId, SwitchId};
+use crate::ids::{LinkId, NicId, SwitchId};
 
 /// Equal-cost next hops towards one destination, at every switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -336,6 +336,20 @@ pub fn next_hops(fabric: &Fabric, to: impl Into<Destination>) -> NextHops {
 /// no way. For many sources and one destination, keep the [`next_hops`] and ask them.
 pub fn equal_cost_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Vec<LinkId>> {
     next_hops(fabric, to).paths_from(fabric, from)
+}
+
+/// All equal-cost paths from a port of a NIC to a NIC, by whichever port they arrive, with the links
+/// of the hosts; none where there is no way.
+pub fn paths_between_nics(fabric: &Fabric, from: NicId, to: NicId) -> Vec<Vec<LinkId>> {
+    let hops = next_hops(fabric, fabric.arrival_leaves(to));
+    let first = fabric.leaf_of(from);
+    let between = hops.paths_from(fabric, first).into_iter();
+    let whole = between.filter_map(|between| {
+        let last = between.last().map_or(Some(first), |link| fabric.switch_after(*link))?;
+        let down = fabric.nic(fabric.arrival_port(last, to)?).uplink.reverse();
+        Some([&[fabric.nic(from).uplink], &between[..], &[down]].concat())
+    });
+    whole.collect()
 }
 
 impl NextHops {

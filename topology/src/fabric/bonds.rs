@@ -10,8 +10,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{AddressPrefix, Fabric, FabricParts};
-use crate::ids::{LinkId, NicId, SwitchId};
+use super::{AddressPrefix, Fabric, FabricParts, LinkEndpoint};
+use crate::ids::{HostId, LinkId, NicId, SwitchId};
 
 /// Where packets arrive: a leaf, or either of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +66,12 @@ pub(super) fn all_destinations(
 }
 
 impl Fabric {
+    /// Whether some NIC has two ports.
+    #[inline]
+    pub fn has_bonds(&self) -> bool {
+        self.structure.has_bonds
+    }
+
     /// The leaves, ascending by id, then each two leaves that NICs with two ports share, ascending.
     pub fn destinations(&self) -> &[Destination] {
         &self.structure.destinations
@@ -96,20 +102,34 @@ impl Fabric {
         self.nic(port).bond.map_or(port, |other| port.min(other))
     }
 
+    /// The port of a NIC that has its cable at this end.
+    pub fn port_at(&self, nic: NicId, end: LinkEndpoint) -> Option<NicId> {
+        self.ports_of(nic).find(|port| self.link(self.nic(*port).uplink).to == end)
+    }
+
     /// The number of the port by which a link leaves its host or switch. A host counts its NICs first,
     /// then their second ports.
     pub fn port_number(&self, link: LinkId) -> u32 {
-        match (self.nic_after(link.reverse()), self.link(link).from) {
-            (Some(port), from) => self.host_port_number(port).unwrap_or(from.port),
-            (None, from) => from.port,
-        }
+        let port = self.nic_after(link.reverse());
+        port.map_or(self.link(link).from.port, |port| self.host_port_number(port))
     }
 
-    fn host_port_number(&self, port: NicId) -> Option<u32> {
-        let nics = &self.host(self.nic(port).host).nics;
+    /// The number of a port among those of its host: its NICs first, then their second ports.
+    pub fn host_port_number(&self, port: NicId) -> u32 {
+        let nic = self.nic(port);
+        let mut all = self.host_ports(nic.host).zip(0..);
+        all.find_map(|(other, number)| (other == port).then_some(number)).unwrap_or(nic.index)
+    }
+
+    /// The reverse of [`Fabric::host_port_number`].
+    pub fn host_port(&self, host: HostId, number: u32) -> Option<NicId> {
+        self.host_ports(host).nth(number as usize)
+    }
+
+    fn host_ports(&self, host: HostId) -> impl Iterator<Item = NicId> + '_ {
+        let nics = &self.host(host).nics;
         let seconds = nics.iter().filter_map(|nic| self.nic(*nic).bond);
-        let all = nics.iter().copied().chain(seconds);
-        all.zip(0..).find_map(|(other, number)| (other == port).then_some(number))
+        nics.iter().copied().chain(seconds)
     }
 
     /// The leaves that the NIC with this port is connected to, whatever has failed.
@@ -183,6 +203,8 @@ mod tests {
             assert_eq!(fabric.first_port(*port), first);
             assert_eq!(fabric.nic(*port).ip, fabric.nic(first).ip);
             assert_eq!(fabric.nic_after(fabric.nic(*port).uplink.reverse()), Some(*port));
+            let number = fabric.host_port_number(*port);
+            assert_eq!(fabric.host_port(fabric.nic(*port).host, number), Some(*port));
         }
         let names: Vec<String> =
             ports.iter().map(|port| fabric.link_name(fabric.nic(*port).uplink)).collect();

@@ -369,9 +369,8 @@ impl SharedIds {
         }
         let (known, fabric) = (&before.fabric, &after.fabric);
         let nics = known.nic_ids().map(|nic| {
-            let nic = known.nic(nic);
-            let host = fabric.host_named(&known.host(nic.host).name)?;
-            fabric.nic_of(host, nic.index)
+            let host = fabric.host_named(&known.host(known.nic(nic).host).name)?;
+            fabric.host_port(host, known.host_port_number(nic))
         });
         let links = known.link_ids().map(|link| fabric.link_named(&known.link_name(link)));
         Self(Some(IdMaps { nics: nics.collect(), links: links.collect() }))

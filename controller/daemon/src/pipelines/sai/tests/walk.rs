@@ -51,10 +51,9 @@ pub(super) fn walk_sai_with_dscp(
         }
         let LinkEndpoint { node, port } = fabric.link(link).to;
         let FabricNode::Switch(switch) = node else {
-            let nic = fabric.nic(packet.dst);
-            let is_addressed = view.is_addressed_to(nic.mac.0, fabric, link);
-            let has_arrived = link == nic.uplink.reverse() && is_addressed;
-            return if has_arrived {
+            let mac = fabric.nic(packet.dst).mac;
+            let is_addressed = view.is_addressed_to(mac.0, fabric, link);
+            return if walk::has_arrived(fabric, packet, link) && is_addressed {
                 Ok(walk)
             } else {
                 Err(format!("arrived over {}", fabric.link_name(link)))
