@@ -25,9 +25,7 @@ mod submission;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{
-    Job, JobId, JobOverride, Plan, PlanDepth, PlanReport, Policy, spread_over_ports,
-};
+use planner::{Job, JobId, JobOverride, Plan, PlanDepth, PlanReport, Policy, spread_over_ports};
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, FabricParts, Finding, SwitchId};
 

@@ -224,8 +224,8 @@ impl PairPaths {
             paths.entry((flow.job, flow.src, to)).or_default().push(flow.links);
         }
         let stated = plan.flows.iter();
-        let announced = stated
-            .filter_map(|flow| tuple_key(fabric, (flow.src, flow.dst), flow.udp_src_port));
+        let announced =
+            stated.filter_map(|flow| tuple_key(fabric, (flow.src, flow.dst), flow.udp_src_port));
         Self { paths, announced: announced.collect() }
     }
 

@@ -83,7 +83,7 @@ pub use policy::{
     JobOverride, MAX_RULES, OverrideDocument, PathMethod, Policy, PolicyDocument, PolicyEdit,
     PolicyEditAction, SlowdownLimit, TransportModel,
 };
-pub use port_flows::{join_ports, spread_over_ports};
+pub use port_flows::{join_ports, move_to_working_ports, spread_over_ports};
 pub use refine::{
     CandidateOutcome, IterationForecast, LevelOrigin, PathOrigin, PlanComparison, PlanForecast,
     PlanValue, RegionComparison, RoutedInput, forecast_ecmp, forecast_independently, forecast_plan,

@@ -41,6 +41,21 @@ pub fn join_ports(fabric: &Fabric, jobs: Vec<Job>) -> Vec<Job> {
     joined.collect()
 }
 
+/// These flows, those of ports that have failed from and to the other port of their NIC: for those
+/// who follow flows through failures one by one.
+pub fn move_to_working_ports(fabric: &Fabric, jobs: &[Job]) -> Vec<Job> {
+    let works = |port: &NicId| fabric.is_up(fabric.nic(*port).uplink);
+    let moved = |port: NicId| {
+        let other = fabric.nic(port).bond.filter(works);
+        other.filter(|_| !works(&port)).unwrap_or(port)
+    };
+    let move_flow =
+        |flow: &Flow| Flow { src: moved(flow.src), dst: moved(flow.dst), ..flow.clone() };
+    let jobs = jobs.iter();
+    jobs.map(|job| Job { flows: job.flows.iter().map(move_flow).collect(), ..job.clone() })
+        .collect()
+}
+
 /// The flows from the ports of one NIC stand side by side, in the order of the ports.
 fn join_flows(fabric: &Fabric, flows: &[Flow]) -> Vec<Flow> {
     let mut joined: Vec<Flow> = Vec::with_capacity(flows.len());
@@ -201,9 +216,8 @@ mod tests {
     fn shown(fabric: &Fabric, jobs: &[Job]) -> Vec<String> {
         let leaf = |nic| &fabric.switch(fabric.leaf_of(nic)).name;
         let flows = jobs.iter().flat_map(|job| &job.flows);
-        let shown = flows.map(|flow| {
-            format!("{} {} {:.0}", leaf(flow.src), leaf(flow.dst), flow.bytes / 1e9)
-        });
+        let shown = flows
+            .map(|flow| format!("{} {} {:.0}", leaf(flow.src), leaf(flow.dst), flow.bytes / 1e9));
         shown.collect()
     }
 
@@ -236,6 +250,17 @@ mod tests {
         assert_eq!(shown(&failed, &again), ["leaf2 leaf3 8", "leaf3 leaf2 4", "leaf4 leaf2 4"]);
         assert_eq!(again, spread_over_ports(&failed, first));
         assert_eq!(spread_over_ports(&fabric, again), spread);
+    }
+
+    #[test]
+    fn flows_of_a_port_that_failed_move_to_the_other() {
+        let fabric = dual();
+        let spread = spread_over_ports(&fabric, vec![job(&fabric, &[("h1", "h7", Some(50_000))])]);
+        let cut = ["h1-leaf1", "h7-leaf3"].map(|name| fabric.links_named(name)[0]);
+        let failed = fabric.with_changes(cut.map(AvailabilityChange::LinkDown));
+        let moved = move_to_working_ports(&failed, &spread);
+        assert_eq!(shown(&failed, &moved), ["leaf2 leaf4 4", "leaf2 leaf4 4"]);
+        assert_eq!(move_to_working_ports(&fabric, &spread), spread);
     }
 
     #[test]

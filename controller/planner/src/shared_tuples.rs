@@ -60,11 +60,11 @@ fn joined_path(
     first: &LinkPath,
     second: &LinkPath,
 ) -> Option<LinkPath> {
-    let sender = |link: &LinkId| -> Option<SwitchId> {
-        traffic.fabric.link(*link).from.node.switch()
-    };
+    let sender =
+        |link: &LinkId| -> Option<SwitchId> { traffic.fabric.link(*link).from.node.switch() };
     let places = second.iter().enumerate().find_map(|(there, link)| {
-        let here = first.iter().position(|other| sender(other).is_some() && sender(other) == sender(link));
+        let here =
+            first.iter().position(|other| sender(other).is_some() && sender(other) == sender(link));
         here.map(|here| (here, there))
     });
     let (here, there) = places?;

@@ -158,7 +158,8 @@ pub(in crate::pipelines::fabric) fn class_rows(
     // Two ports at one leaf have the same rows, but where the port stands for the address.
     let is_first = |nic: &&NicId| {
         let same_leaf = |other: NicId| fabric.leaf_of(other) == fabric.leaf_of(**nic);
-        let is_second = fabric.first_port(**nic) != **nic && fabric.nic(**nic).bond.is_some_and(same_leaf);
+        let is_second =
+            fabric.first_port(**nic) != **nic && fabric.nic(**nic).bond.is_some_and(same_leaf);
         !is_second || fabric.nic(**nic).ip.is_ipv6()
     };
     let nics: Vec<NicId> = nics.iter().filter(is_first).copied().collect();
@@ -205,10 +206,7 @@ fn counting_rows<'a>(
 ) -> impl Iterator<Item = ClassRow> + 'a {
     let pairs = plan.counted_pairs.iter().filter(|(nic, to)| {
         let is_adopted =
-            plan
-                .rules
-                .iter()
-                .any(|rule| adoption_rules::takes_between(fabric, rule, *nic, *to));
+            plan.rules.iter().any(|rule| adoption_rules::takes_between(fabric, rule, *nic, *to));
         nics.contains(nic) && !is_adopted
     });
     pairs.filter_map(|&(nic, to)| {
@@ -271,10 +269,11 @@ impl NicClasses<'_> {
     /// several jobs have flows, one for each port.
     fn rows_of_pair(&self, to: NicId, flows: &[SentFlow]) -> Vec<ClassRow> {
         // A row without ports would also match what a rule adopts.
-        let is_adopted =
-            self.plan.rules.iter().any(|rule| {
-            adoption_rules::takes_between(self.fabric, rule, self.nic, to)
-        });
+        let is_adopted = self
+            .plan
+            .rules
+            .iter()
+            .any(|rule| adoption_rules::takes_between(self.fabric, rule, self.nic, to));
         let open: Vec<SentFlow> =
             flows.iter().filter(|flow| flow.udp_src_port.is_none()).copied().collect();
         let unnamed = if open.is_empty() { flows } else { &open };

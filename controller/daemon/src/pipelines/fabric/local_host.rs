@@ -21,7 +21,8 @@ pub(super) fn protected_rows<'a>(
     tables: &'a SwitchTables,
 ) -> impl Iterator<Item = TableEntry> + 'a {
     let of_bonds = fabric.has_bonds().then(|| rows(wiring, fabric, switch));
-    let other = |row: &TableEntry| tables.get(&row.key).is_some_and(|had| had.action != row.value.action);
+    let other =
+        |row: &TableEntry| tables.get(&row.key).is_some_and(|had| had.action != row.value.action);
     of_bonds.into_iter().flatten().filter(other)
 }
 

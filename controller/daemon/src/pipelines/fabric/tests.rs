@@ -459,8 +459,7 @@ fn check_flows(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCa
 /// What nobody announced travels at the level of the first rule that it matches, or at the lowest.
 fn check_adopted(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
-    let is_one_of =
-        |nics: &[NicId], nic| nics.is_empty() || nics.contains(&fabric.first_port(nic));
+    let is_one_of = |nics: &[NicId], nic| nics.is_empty() || nics.contains(&fabric.first_port(nic));
     for flow in flows_with_paths(fabric, plan) {
         let packet = Packet { src: flow.src, dst: flow.dst, sport: 1, answer: None };
         let adopts = |rule: &&planner::PlannedRule| {

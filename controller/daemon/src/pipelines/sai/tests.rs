@@ -3,7 +3,7 @@
 mod answers;
 mod budgets;
 mod programs;
-mod walk;
+pub(in crate::pipelines) mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 

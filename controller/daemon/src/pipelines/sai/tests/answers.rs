@@ -47,7 +47,12 @@ fn answer_level(fabric: &Fabric, plan: &Plan, flow: &PlannedFlow) -> u128 {
         return highest(&|other| ends_of(fabric, other) == ends_of(fabric, flow)).unwrap();
     }
     let sent = highest(&|other| ends_of(fabric, other).0 == ends_of(fabric, flow).1);
-    let answered = || highest(&|other| ends_of(fabric, other).1 == ends_of(fabric, flow).1 && answers.has_no_flow_back(fabric, other));
+    let answered = || {
+        highest(&|other| {
+            ends_of(fabric, other).1 == ends_of(fabric, flow).1
+                && answers.has_no_flow_back(fabric, other)
+        })
+    };
     sent.or_else(answered).unwrap()
 }
 

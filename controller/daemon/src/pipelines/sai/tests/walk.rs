@@ -17,7 +17,7 @@ use crate::pipelines::fabric::tests::walk::{self, Packet, Walk, bits, fields};
 
 /// Sends a RoCEv2 packet without a DSCP through switches that each have the tables of their own
 /// program.
-pub(super) fn walk_sai(
+pub(in crate::pipelines) fn walk_sai(
     fabric: &Fabric,
     tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     packet: &Packet,
