@@ -141,8 +141,8 @@ fn all_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Vec<LinkId>> 
 /// may have the routes of any of them.
 fn waits_under_any_mix(fabrics: &[Fabric]) -> BufferDependencyGraph {
     let mut graph = BufferDependencyGraph::default();
-    for leaf in fabrics[0].switches_of_tier(Tier::Leaf) {
-        let routes: Vec<_> = fabrics.iter().map(|fabric| next_hops(fabric, leaf)).collect();
+    for destination in fabrics[0].destinations() {
+        let routes: Vec<_> = fabrics.iter().map(|fabric| next_hops(fabric, *destination)).collect();
         graph.add_routes(&fabrics[0], &routes.iter().collect::<Vec<_>>());
     }
     graph

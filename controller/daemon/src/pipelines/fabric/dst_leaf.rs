@@ -2,7 +2,7 @@
 //! Packets to unknown addresses, or to a leaf without a path, are dropped here.
 //!
 //! A NIC with a port at each of two leaves of which one may not be used has a row of its own, which
-//! leads to the other. At the leaf that has lost its port, that row is for packets from hosts alone.
+//! leads to the other, where other links lead there. At the leaf that has lost its port, that row is for packets from hosts alone.
 //!
 //! A NIC that receives flows without a port has a number of its own where the plan has a path for
 //! them, by a longer prefix than its leaf's.

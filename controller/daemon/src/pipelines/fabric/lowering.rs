@@ -138,7 +138,7 @@ impl SwitchStep<'_> {
         let arrival_ports = site.arrival_ports();
         let is_cut = failed_ports != lowered.failed_ports || arrival_ports != lowered.arrival_ports;
         let is_moved = nics.moved != lowered.nics.moved
-            && both().flat_map(|nics| &nics.moved).any(|nic| site.planned().leads_to(nic.leaf));
+            && both().flat_map(|nics| &nics.moved).any(|moved| site.has_flows_to(moved.nic));
         if self.is_replanned || is_cut || is_moved || self.leads_elsewhere() {
             updates.extend(self.own_updates(&lowered.tables, rows));
         }

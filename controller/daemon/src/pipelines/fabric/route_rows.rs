@@ -60,15 +60,17 @@ impl<'a> RouteRows<'a> {
         (classes, ways): (&LeafClasses, &NicWays),
     ) -> Arc<[TableEntry]> {
         let moved = || ways.moved.iter().filter(|moved| moved.leaf == leaf);
+        let links_to = |leaf| classes.number(leaf).and_then(|class| classes.links(class));
         let to_one_leaf = moved().filter_map(|moved| {
             let class = classes.number(moved.to)?;
-            Some(dst_leaf::nic_row(self.fabric, moved.nic, site.switch, class))
+            // Where the same links lead to both leaves, as at most leaves, switches above decide.
+            let is_elsewhere = links_to(moved.to) != links_to(leaf);
+            is_elsewhere.then(|| dst_leaf::nic_row(self.fabric, moved.nic, site.switch, class))
         });
         let mut of_nics: Vec<TableEntry> = to_one_leaf.collect();
         for path in ways.paths.iter().filter(|path| path.leaf == leaf) {
             let now = moved().find(|moved| moved.nic == path.nic).map_or(leaf, |moved| moved.to);
-            let links = classes.number(now).and_then(|class| classes.links(class));
-            let seen = links.map(|links| site.seen_over(now, links));
+            let seen = links_to(now).map(|links| site.seen_over(now, links));
             of_nics.extend(seen.into_iter().flat_map(|seen| self.nic_rows(site, &seen, path)));
         }
         let class = classes.number(leaf);

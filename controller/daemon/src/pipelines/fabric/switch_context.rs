@@ -133,6 +133,12 @@ impl<'a> SwitchContext<'a> {
         self.shared.index.at(self.switch)
     }
 
+    /// Whether pinned flows to a NIC leave this switch for another one.
+    pub(super) fn has_flows_to(&self, nic: NicId) -> bool {
+        let fabric = self.shared.fabric;
+        self.planned().passing.iter().any(|flow| fabric.first_port(flow.dst) == nic)
+    }
+
     /// The NICs that this switch sends to by a path of the plan whatever the port of the sender,
     /// those of the first jobs if table or selector have no room for all.
     ///

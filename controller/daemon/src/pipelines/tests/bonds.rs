@@ -126,7 +126,7 @@ proptest! {
 fn extent() -> (u32, usize) {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => (ProptestConfig::default().cases, 1),
-        None => (32, 8),
+        None => (32, 16),
     }
 }
 
