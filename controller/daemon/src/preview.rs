@@ -277,9 +277,19 @@ fn flow_changes(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> 
 
 /// What identifies a flow in both plans: the port that sends it, the NIC that receives it, and its
 /// UDP port, if it has one.
-fn flow_key(flow: &PlannedFlowDocument) -> ((&str, u32, Option<u32>), &str, u32, Option<u16>) {
-    let from = (&*flow.src, flow.src_nic, flow.src_port);
-    (from, &flow.dst, flow.dst_nic, flow.udp_src_port)
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct FlowKey<'a> {
+    src: (&'a str, u32, Option<u32>),
+    dst: (&'a str, u32),
+    udp_src_port: Option<u16>,
+}
+
+fn flow_key(flow: &PlannedFlowDocument) -> FlowKey<'_> {
+    FlowKey {
+        src: (&flow.src, flow.src_nic, flow.src_port),
+        dst: (&flow.dst, flow.dst_nic),
+        udp_src_port: flow.udp_src_port,
+    }
 }
 
 /// Table updates of the switches of the second fabric, which may be in the first by another id.

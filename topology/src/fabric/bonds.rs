@@ -33,7 +33,7 @@ impl Destination {
         Self { first: one.min(other), second }
     }
 
-    /// The leaves, ascending.
+    /// One leaf or two, the lower id first.
     #[inline]
     pub fn leaves(self) -> impl Iterator<Item = SwitchId> + Clone {
         std::iter::once(self.first).chain(self.second)

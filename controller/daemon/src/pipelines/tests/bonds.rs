@@ -137,7 +137,14 @@ fn a_connection_is_pinned_at_both_leaves_of_its_sender() {
     let spec = ClosSpec { ports_per_nic: 2, leaves: 4, ..ClosSpec::default() };
     let fabric = clos::build_clos("dual", &spec).unwrap();
     let far = fabric.host(fabric.host_named("h7").unwrap()).nics[0];
-    let plan = plan_adopting(&fabric, &[job(0, &[(0, far.index(), 50_000)])], &[]);
+    let jobs = vec![job(0, &[(0, far.index(), 50_000)])];
+    let plan = plan_adopting(&fabric, &jobs, &[]);
+    // Joined paths are kept.
+    let jobs = planner::spread_over_ports(&fabric, jobs);
+    let input = planner::PlanInput { fabric: fabric.clone(), jobs };
+    let again = planner::plan(&input, &planner::Policy::default(), Some(&plan)).0;
+    assert_eq!(again.flows, plan.flows);
+    assert_eq!(planner::check_plan(&input, &planner::Policy::default(), &plan), []);
     let [one, other] = &plan.flows[..] else { panic!("{plan:?}") };
     assert_ne!(fabric.leaf_of(one.src), fabric.leaf_of(other.src));
     assert_eq!(one.links.last(), other.links.last());
