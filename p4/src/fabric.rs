@@ -120,7 +120,15 @@ pub fn local_host(host: IpAddr, port: PortNumber, mac: [u8; 6]) -> TableEntry {
 
 /// `dst_leaf`: the leaf behind which addresses are. Needs the leaf's [`ecmp_group`].
 pub fn dst_leaf(prefix: IpPrefix, leaf: u16) -> TableEntry {
-    let action = ActionCall::new(action::SET_DST_LEAF, [leaf.into()]);
+    dst_leaf_row(prefix, ActionCall::new(action::SET_DST_LEAF, [leaf.into()]))
+}
+
+/// `dst_leaf` for packets from hosts alone: those from other switches are dropped.
+pub fn dst_leaf_of_hosts(prefix: IpPrefix, leaf: u16) -> TableEntry {
+    dst_leaf_row(prefix, ActionCall::new(action::SET_DST_LEAF_OF_HOSTS, [leaf.into()]))
+}
+
+fn dst_leaf_row(prefix: IpPrefix, action: ActionCall) -> TableEntry {
     let table = versioned(prefix.version(), table::DST_LEAF, table::DST_LEAF6);
     EntryKey::for_row(table, prefix.lpm_field(1).into_iter().collect(), 0)
         .with_action(action.into())

@@ -4,6 +4,7 @@
 //! data. Each rule is a function of the fabric alone and rules do not know each other. The fabric
 //! is judged as it is now, so that failed and drained parts show in what can no longer be reached.
 
+mod bonds;
 mod buffers;
 mod devices;
 mod interconnects;
@@ -17,11 +18,14 @@ use crate::finding::Finding;
 use crate::groups::DisjointSets;
 use crate::ids::HostId;
 
-const RULES: [fn(&Fabric) -> Vec<Finding>; 15] = [
+const RULES: [fn(&Fabric) -> Vec<Finding>; 18] = [
     reachability::hosts_without_nics,
     reachability::disconnected_nics,
     reachability::unreachable_leaves,
     reachability::separate_planes,
+    bonds::single_leaf_bonds,
+    bonds::uneven_bonds,
+    bonds::bonded_nics,
     devices::shared_identities,
     devices::invalid_ports,
     devices::switches_without_server,

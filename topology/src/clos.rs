@@ -6,6 +6,8 @@
 //! * A host has `host_links` NICs. They all lead to the host's own leaf, unless `rails` (NIC r of
 //!   every host of a pod is on leaf r mod `leaves` of the pod) or `dual_homed` (leaves 1 and 2, 3
 //!   and 4, ... of a pod are pairs; even NICs lead to the host's own leaf, odd ones to the other).
+//! * With two `ports_per_nic`, leaves are pairs as well, and each NIC is a bond: its second port
+//!   leads to the other leaf. With `rails`, NIC r is then on pair r mod `leaves` / 2 of the pod.
 //!
 //! Names count across pods: `h1`, `leaf1`, `spine1`, `core1`. The n-th NIC of leaf l has the
 //! address 10.(l, two bytes).n, or fd00:0:0:l::n with `ipv6`; from the 255th on, the next 254 of
@@ -54,7 +56,7 @@ pub struct ClosSpec {
     /// Links between a leaf and each of its spines.
     #[serde(default = "one")]
     pub parallel_uplinks: u32,
-    /// NICs of a host, each with one link to a leaf.
+    /// NICs of a host, each with one link to a leaf, or as many as `ports_per_nic`.
     #[serde(default = "one")]
     pub host_links: u32,
     /// Whether the NICs of a host are spread over the leaves of its pod.
@@ -63,6 +65,10 @@ pub struct ClosSpec {
     /// Whether the NICs of a host alternate between two leaves.
     #[serde(default)]
     pub dual_homed: bool,
+    /// Ports of a NIC: 1, or 2 under one address (a bond), each with a link to one of two leaves
+    /// (dual ToR).
+    #[serde(default = "one")]
+    pub ports_per_nic: u32,
     /// Whether NICs have IPv6 addresses.
     #[serde(default)]
     pub ipv6: bool,
@@ -95,6 +101,7 @@ impl Default for ClosSpec {
             host_links: 1,
             rails: false,
             dual_homed: false,
+            ports_per_nic: 1,
             ipv6: false,
             host_scheduler: None,
         }
@@ -143,18 +150,27 @@ impl ClosSpec {
     fn add_hosts(&self, draft: &mut FabricDraft, leaves: &[SwitchId], bandwidth: Bandwidth) {
         for home in 0..leaves.len() {
             for _ in 0..self.hosts_per_leaf {
-                let nics = 0..self.host_links as usize;
-                let on: Vec<SwitchId> =
-                    nics.map(|nic| leaves[self.leaf_of_nic(home, nic)]).collect();
+                let nics = (0..self.host_links as usize).map(|nic| {
+                    let first = self.leaf_of_nic(home, nic);
+                    let ports = 0..self.ports_per_nic as usize;
+                    ports.map(|port| leaves[first ^ port]).collect()
+                });
                 let name = format!("h{}", draft.hosts.len() + 1);
-                draft.add_host(name, self.gpus_per_host, &on, bandwidth);
+                draft.add_host_with_ports(name, self.gpus_per_host, nics, bandwidth);
             }
         }
     }
 
-    /// Position in the pod of the leaf that a NIC leads to.
+    /// Whether leaves are pairs, each NIC with a port on both.
+    fn has_bonds(&self) -> bool {
+        self.ports_per_nic == 2
+    }
+
+    /// Position in the pod of the leaf that a NIC leads to, by its first port.
     fn leaf_of_nic(&self, home: usize, nic: usize) -> usize {
-        if self.rails {
+        if self.rails && self.has_bonds() {
+            2 * (nic % (self.leaves as usize / 2))
+        } else if self.rails {
             nic % self.leaves as usize
         } else if self.dual_homed {
             home ^ (nic % 2)
@@ -207,6 +223,7 @@ impl ClosSpec {
             ("pods", self.pods),
             ("parallel_uplinks", self.parallel_uplinks),
             ("host_links", self.host_links),
+            ("ports_per_nic", self.ports_per_nic),
         ])
     }
 
@@ -221,6 +238,17 @@ impl ClosSpec {
                 "planes need a multiple of the spines of a pod",
             ),
             (self.rails && self.dual_homed, "rails", "a host has either rails or two leaves"),
+            (self.ports_per_nic > 2, "ports_per_nic", "a NIC has 1 port, or 2 under one address"),
+            (
+                self.has_bonds() && self.dual_homed,
+                "dual_homed",
+                "a NIC with 2 ports leads to two leaves already",
+            ),
+            (
+                self.has_bonds() && !self.leaves.is_multiple_of(2),
+                "leaves",
+                "NICs with 2 ports need an even number of leaves in a pod",
+            ),
             (self.rails && self.host_links < 2, "host_links", "rails need at least 2 NICs"),
             (
                 self.dual_homed && !self.host_links.is_multiple_of(2),
@@ -258,12 +286,13 @@ impl ClosSpec {
         ])
     }
 
-    /// NICs on the leaf that has most.
+    /// NICs on the leaf that has most, of bonds one port each.
     fn nics_per_leaf(&self) -> u64 {
+        let ports = self.ports_per_nic;
         match self.rails {
-            false => saturating_product([self.hosts_per_leaf, self.host_links]),
+            false => saturating_product([self.hosts_per_leaf, self.host_links, ports]),
             true => {
-                let nics_of_a_host = self.host_links.div_ceil(self.leaves);
+                let nics_of_a_host = self.host_links.div_ceil(self.leaves / ports);
                 saturating_product([self.leaves, self.hosts_per_leaf, nics_of_a_host])
             }
         }
@@ -272,7 +301,13 @@ impl ClosSpec {
     fn cable_count(&self) -> u64 {
         let cores_of_a_spine = if self.planes { self.cores / self.spines } else { self.cores };
         [
-            saturating_product([self.pods, self.leaves, self.hosts_per_leaf, self.host_links]),
+            saturating_product([
+                self.pods,
+                self.leaves,
+                self.hosts_per_leaf,
+                self.host_links,
+                self.ports_per_nic,
+            ]),
             saturating_product([self.pods, self.leaves, self.spines, self.parallel_uplinks]),
             saturating_product([self.pods, self.spines, cores_of_a_spine]),
         ]
@@ -328,6 +363,22 @@ mod tests {
     }
 
     #[test]
+    fn nics_with_two_ports_lead_to_both_leaves_of_a_pair() {
+        let ports_of = |fabric: &Fabric, host: &str| -> Vec<String> {
+            let links = fabric.links_from(fabric.node_named(host).unwrap());
+            let leaf = |link: &crate::ids::LinkId| fabric.switch_after(*link).unwrap();
+            links.iter().map(|link| fabric.switch(leaf(link)).name.clone()).collect()
+        };
+        let two = ClosSpec { ports_per_nic: 2, host_links: 2, ..ClosSpec::default() };
+        let fabric = built(&two);
+        assert_eq!(ports_of(&fabric, "h4"), ["leaf2", "leaf1", "leaf2", "leaf1"]);
+        assert_eq!(fabric.host(fabric.host_named("h4").unwrap()).nics.len(), 2);
+        let rails = built(&ClosSpec { rails: true, ..two });
+        assert_eq!(ports_of(&rails, "h4"), ["leaf1", "leaf2", "leaf3", "leaf4"]);
+        assert_eq!(rails.nics_on(SwitchId(0)).count(), 12);
+    }
+
+    #[test]
     fn three_tiers_join_spines_to_all_cores_or_to_their_plane() {
         let mesh = ClosSpec { pods: 2, cores: 4, ..ClosSpec::default() };
         let ways = |fabric: &Fabric, name| fabric.links_named(name).len();
@@ -354,7 +405,8 @@ mod tests {
         let ips: Vec<String> = fabric.nics().iter().map(|nic| nic.ip.to_string()).collect();
         assert_eq!(ips[253..257], ["10.0.1.254", "10.0.3.1", "10.0.3.2", "10.0.2.1"]);
         let prefixes = |leaf: &str| {
-            let prefixes = fabric.leaf_prefixes(fabric.switch_named(leaf).unwrap()).into_iter();
+            let prefixes =
+                fabric.prefixes_of(fabric.switch_named(leaf).unwrap().into()).into_iter();
             prefixes.map(|prefix| prefix.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(prefixes("leaf1"), ["10.0.1.0/24", "10.0.3.0/24"]);
@@ -362,7 +414,7 @@ mod tests {
         assert_eq!(Fabric::try_from(&spec::explicit_document(&fabric)).unwrap(), fabric);
         let ipv6 = built(&ClosSpec { ipv6: true, ..spec });
         assert_eq!(ipv6.nics()[255].ip.to_string(), "fd00:0:0:1::100");
-        assert_eq!(ipv6.leaf_prefixes(SwitchId(0)).len(), 1);
+        assert_eq!(ipv6.prefixes_of(SwitchId(0).into()).len(), 1);
     }
 
     /// What is written over the lab's numbers, and the error that follows.
@@ -379,6 +431,13 @@ mod tests {
         dual_homed = true, host_links = 2, leaves = 3 => \
             leaves: dual-homed hosts need an even number of leaves in a pod
         rails = true, dual_homed = true => rails: a host has either rails or two leaves
+        ports_per_nic = 3 => ports_per_nic: a NIC has 1 port, or 2 under one address
+        ports_per_nic = 2, dual_homed = true => \
+            dual_homed: a NIC with 2 ports leads to two leaves already
+        ports_per_nic = 2, leaves = 3 => \
+            leaves: NICs with 2 ports need an even number of leaves in a pod
+        ports_per_nic = 2, hosts_per_leaf = 255 => \
+            hosts_per_leaf: makes 510 NICs on one leaf; at most 509
         hosts_per_leaf = 128, host_links = 4 => \
             hosts_per_leaf: makes 512 NICs on one leaf; at most 509
         leaves = 33000, hosts_per_leaf = 255 => hosts_per_leaf: makes 66000 subnets; at most 65535

@@ -33,7 +33,7 @@ pub(crate) const MAX_CABLES: u64 = 2_000_000;
 /// that Linux gives to clients (32768 and above), one of which could be taken at any time.
 const P4RUNTIME_BASE_PORT: u64 = 20_000;
 
-/// A host and the addresses of its NICs, by NIC index.
+/// A host and the addresses of its NICs, by NIC index. Two cables of one NIC lead to its two ports.
 pub(crate) struct DraftHost {
     pub(crate) name: String,
     pub(crate) gpus: u32,
@@ -122,19 +122,32 @@ impl FabricDraft {
         leaves: &[SwitchId],
         bandwidth: Bandwidth,
     ) {
-        let host = FabricNode::Host(HostId::from(self.hosts.len()));
+        let nics = leaves.iter().map(|leaf| vec![*leaf]);
+        self.add_host_with_ports(name, gpus, nics, bandwidth);
+    }
+
+    /// Adds a host with the NICs whose ports lead to these leaves, in order, each addressed by the
+    /// place of its first port on the leaf.
+    pub(crate) fn add_host_with_ports(
+        &mut self,
+        name: String,
+        gpus: u32,
+        nics: impl IntoIterator<Item = Vec<SwitchId>>,
+        bandwidth: Bandwidth,
+    ) {
+        let node = FabricNode::Host(HostId::from(self.hosts.len()));
         let mut addresses = Vec::new();
-        for (index, &leaf) in (0..).zip(leaves) {
-            let b = self.next_port(leaf);
-            let place = self.ports_used[leaf.index()];
-            addresses.push(generated_address(leaf, place, self.leaves, self.is_ipv6));
-            self.cables.push(DraftCable {
-                a: LinkEndpoint { node: host, port: index },
-                b,
-                bandwidth,
-                scheduler: self.host_scheduler,
-                metres: None,
-            });
+        for (port, leaves) in (0..).zip(nics) {
+            let a = LinkEndpoint { node, port };
+            for (number, leaf) in leaves.into_iter().enumerate() {
+                let b = self.next_port(leaf);
+                if number == 0 {
+                    let place = self.ports_used[leaf.index()];
+                    addresses.push(generated_address(leaf, place, self.leaves, self.is_ipv6));
+                }
+                let scheduler = self.host_scheduler;
+                self.cables.push(DraftCable { a, b, bandwidth, scheduler, metres: None });
+            }
         }
         self.hosts.push(DraftHost { name, gpus, addresses });
     }
@@ -158,14 +171,15 @@ impl FabricDraft {
         LinkEndpoint { node: FabricNode::Switch(switch), port }
     }
 
-    /// The fabric. Links are numbered in the order of the cables, NICs by host and index.
+    /// The fabric. Links are numbered in the order of the cables, NICs by host and index, second
+    /// ports after all NICs of their host.
     pub(crate) fn into_fabric(self) -> Fabric {
         let mut parts =
             FabricParts { name: self.name, switches: self.switches, ..FabricParts::default() };
         for cable in &self.cables {
             parts.add_cable(cable);
         }
-        let uplinks: BTreeMap<LinkEndpoint, LinkId> = parts.host_uplinks().collect();
+        let uplinks = parts.host_uplinks();
         for host in self.hosts {
             parts.add_host(host, &uplinks);
         }
@@ -190,22 +204,33 @@ impl FabricParts {
         }
     }
 
-    /// The links that leave a host, by NIC.
-    fn host_uplinks(&self) -> impl Iterator<Item = (LinkEndpoint, LinkId)> + '_ {
-        let links = (0..).map(LinkId).zip(&self.links);
-        links
-            .filter(|(_, link)| link.from.node.switch().is_none())
-            .map(|(id, link)| (link.from, id))
+    /// The links that leave each NIC of hosts, in the order of the cables.
+    fn host_uplinks(&self) -> BTreeMap<LinkEndpoint, Vec<LinkId>> {
+        let mut uplinks: BTreeMap<LinkEndpoint, Vec<LinkId>> = BTreeMap::new();
+        for (id, link) in (0..).map(LinkId).zip(&self.links) {
+            if link.from.node.switch().is_none() {
+                uplinks.entry(link.from).or_default().push(id);
+            }
+        }
+        uplinks
     }
 
-    fn add_host(&mut self, host: DraftHost, uplinks: &BTreeMap<LinkEndpoint, LinkId>) {
+    fn add_host(&mut self, host: DraftHost, uplinks: &BTreeMap<LinkEndpoint, Vec<LinkId>>) {
         let id = HostId::from(self.hosts.len());
         let first = self.nics.len();
+        let mut second_ports = Vec::new();
         for (index, (ip, mac)) in (0..).zip(host.addresses) {
-            let uplink = uplinks[&LinkEndpoint { node: FabricNode::Host(id), port: index }];
-            self.nics.push(Nic { host: id, index, ip, mac, uplink });
+            let links = &uplinks[&LinkEndpoint { node: FabricNode::Host(id), port: index }];
+            let nic = Nic { host: id, index, ip, mac, uplink: links[0], bond: None };
+            second_ports.extend(links.get(1).map(|second| Nic { uplink: *second, ..nic.clone() }));
+            self.nics.push(nic);
         }
-        let nics = (first..self.nics.len()).map(NicId::from).collect();
+        let nics: Vec<NicId> = (first..self.nics.len()).map(NicId::from).collect();
+        for second in second_ports {
+            let (port, of) = (NicId::from(self.nics.len()), nics[second.index as usize]);
+            self.nics[of.index()].bond = Some(port);
+            self.nics.push(Nic { bond: Some(of), ..second });
+        }
         self.hosts.push(Host { name: host.name, gpus: host.gpus, nics, interconnect: None });
     }
 }

@@ -18,12 +18,14 @@ use crate::interconnect::HostInterconnect;
 use crate::lossless::SwitchQueues;
 use crate::units::{Bandwidth, MacAddress};
 
+mod bonds;
 mod forwarding;
 mod intra_host;
 mod link_scheduler;
 mod lookup;
 mod names;
 mod pipeline_kind;
+pub use bonds::Destination;
 pub use forwarding::Forwarding;
 pub use intra_host::{HostPart, IntraHostLink};
 pub use link_scheduler::LinkScheduler;
@@ -37,13 +39,14 @@ pub struct Host {
     pub name: String,
     /// GPUs in the server.
     pub gpus: u32,
-    /// Its NICs; the position is the NIC index, which is also the host's port number.
+    /// Its NICs; the position is the NIC index, which is also the host's port number. Of a NIC with
+    /// two ports, the first.
     pub nics: Vec<NicId>,
     /// Its PCIe switches and NVLink domains, if they are described.
     pub interconnect: Option<Arc<HostInterconnect>>,
 }
 
-/// A NIC of a host with its one cable.
+/// A NIC of a host with its one cable, or one port of a NIC with two.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nic {
     /// The host it is in.
@@ -56,6 +59,8 @@ pub struct Nic {
     pub mac: MacAddress,
     /// The link from this NIC to its leaf; [`LinkId::reverse`] is the way back.
     pub uplink: LinkId,
+    /// The other port of a NIC with two, which has the same host, index and addresses.
+    pub bond: Option<NicId>,
 }
 
 /// Where a switch stands in the Clos.
@@ -185,7 +190,10 @@ struct FabricStructure {
     down: Vec<Vec<LinkId>>,
     host_names: BTreeMap<String, HostId>,
     switch_names: BTreeMap<String, SwitchId>,
+    /// The first port with each address.
     nic_addresses: BTreeMap<IpAddr, NicId>,
+    destinations: Vec<Destination>,
+    has_bonds: bool,
     intra_host: intra_host::IntraHostTable,
 }
 
@@ -206,13 +214,17 @@ impl Fabric {
     pub fn new(parts: FabricParts) -> Self {
         let hosts = parts.hosts.iter().enumerate();
         let switches = parts.switches.iter().enumerate();
-        let nics = parts.nics.iter().enumerate();
+        let nics = parts.nics.iter().enumerate().rev();
+        let leaves = switches.clone().filter(|(_, switch)| switch.tier == Tier::Leaf);
         let structure = FabricStructure {
             up: links_towards(&parts, Ordering::Greater),
             down: links_towards(&parts, Ordering::Less),
             host_names: hosts.map(|(id, host)| (host.name.clone(), id.into())).collect(),
             switch_names: switches.map(|(id, switch)| (switch.name.clone(), id.into())).collect(),
+            // Of two ports the first, which comes last here, stands for the address.
             nic_addresses: nics.map(|(id, nic)| (nic.ip, id.into())).collect(),
+            destinations: bonds::all_destinations(leaves.map(|(id, _)| id.into()), &parts),
+            has_bonds: parts.nics.iter().any(|nic| nic.bond.is_some()),
             intra_host: intra_host::IntraHostTable::new(&parts),
             parts,
         };
@@ -312,7 +324,7 @@ impl Fabric {
         &self.structure.parts.hosts
     }
 
-    /// All NICs, by [`NicId`].
+    /// All NICs by [`NicId`], each port of one with two.
     #[inline]
     pub fn nics(&self) -> &[Nic] {
         &self.structure.parts.nics
@@ -354,7 +366,7 @@ impl Fabric {
         &self.links()[id.index()]
     }
 
-    /// Ids of all NICs, ascending.
+    /// Ids of all NICs and ports of NICs, ascending.
     pub fn nic_ids(&self) -> impl Iterator<Item = NicId> + Clone + use<> {
         (0..self.nics().len()).map(NicId::from)
     }
@@ -408,17 +420,17 @@ impl Fabric {
         self.structure.switch_names.get(name).copied()
     }
 
-    /// The NIC with that address.
+    /// The NIC with that address; of one with two ports, the first.
     pub fn nic_with_ip(&self, ip: IpAddr) -> Option<NicId> {
         self.structure.nic_addresses.get(&ip).copied()
     }
 
-    /// The NIC of `host` with that index.
+    /// The NIC of `host` with that index; of one with two ports, the first.
     pub fn nic_of(&self, host: HostId, index: u32) -> Option<NicId> {
         self.host(host).nics.get(index as usize).copied()
     }
 
-    /// The switch that a NIC is connected to.
+    /// The switch that a NIC, or this port of it, is connected to.
     #[inline]
     pub fn leaf_of(&self, nic: NicId) -> SwitchId {
         self.switch_after(self.nic(nic).uplink).expect("builders connect every NIC to a switch")
@@ -460,6 +472,11 @@ impl Fabric {
     /// Whether the cable itself works, whatever the switches at its ends do.
     pub fn is_cable_up(&self, link: LinkId) -> bool {
         !self.cables[link.cable_index()].failed
+    }
+
+    /// Whether an operator keeps new traffic off the cable itself.
+    pub fn is_cable_drained(&self, link: LinkId) -> bool {
+        self.cables[link.cable_index()].drained
     }
 
     /// The changes that lead from a fabric in which everything works to this one.

@@ -1,7 +1,7 @@
-//! The next hops of all switches towards all leaves, which follow failures.
+//! The next hops of all switches towards all destinations, which follow failures.
 //!
-//! [`paths`](crate::paths) says what the next hops towards one leaf are. Here they are kept for all
-//! leaves of a fabric, and [`LeafRoutes::follow`] brings them to the same fabric with other
+//! [`paths`](crate::paths) says what the next hops towards one leaf, or the nearer of two, are. Here
+//! they are kept for all destinations of a fabric, "leaves" below, and [`LeafRoutes::follow`] brings them to the same fabric with other
 //! failures and drains. The decision: what a cable changes follows from where it stands. Below a
 //! cable is a switch from which the leaf is reached downwards, or the leaf itself: then all next
 //! hops towards that leaf are made anew. Otherwise only the switch below the cable climbs by it,
@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::fabric::{Fabric, Tier};
+use crate::fabric::{Destination, Fabric};
 use crate::ids::{LinkId, SwitchId};
 use crate::paths::{NextHops, nearest_links, next_hops};
 
@@ -36,13 +36,13 @@ impl LeafHops {
     }
 }
 
-/// The next hops of every switch towards every leaf.
+/// The next hops of every switch towards every leaf, and towards every two that NICs share.
 ///
-/// Leaves are known by their position among those of the fabric, ascending by id.
+/// Both are known by their position in [`Fabric::destinations`].
 #[derive(Clone, Debug)]
 pub struct LeafRoutes {
     fabric: Fabric,
-    leaves: Vec<SwitchId>,
+    leaves: Vec<Destination>,
     /// By switch and leaf; none where there is no way. Neighbours that are equal are the same.
     hops: Vec<Vec<Option<Arc<LeafHops>>>>,
 }
@@ -59,7 +59,7 @@ pub struct RouteChange {
 impl LeafRoutes {
     /// The routes of a fabric.
     pub fn new(fabric: &Fabric) -> Self {
-        let leaves: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
+        let leaves = fabric.destinations().to_vec();
         let hops = vec![vec![None; leaves.len()]; fabric.switches().len()];
         let mut routes = Self { fabric: fabric.clone(), leaves, hops };
         for leaf in 0..routes.leaves.len() {
@@ -68,8 +68,8 @@ impl LeafRoutes {
         routes
     }
 
-    /// The leaves, by position.
-    pub fn leaves(&self) -> &[SwitchId] {
+    /// The destinations, by position.
+    pub fn destinations(&self) -> &[Destination] {
         &self.leaves
     }
 
@@ -90,7 +90,8 @@ impl LeafRoutes {
         let mut changes = Vec::new();
         for leaf in 0..self.leaves.len() {
             let to = self.leaves[leaf];
-            let is_other = before.is_switch_usable(to) != fabric.is_switch_usable(to);
+            let is_changed = |leaf| before.is_switch_usable(leaf) != fabric.is_switch_usable(leaf);
+            let is_other = to.leaves().any(is_changed);
             if is_other || below.iter().any(|switch| self.is_above_or_at(*switch, leaf)) {
                 self.solve_leaf(leaf, &mut changes);
             } else {
@@ -105,7 +106,7 @@ impl LeafRoutes {
         let first = self.hops(switch, leaf).and_then(|hops| hops.links.first());
         let next = first.and_then(|link| self.fabric.switch_after(*link));
         let tier = |switch| self.fabric.switch(switch).tier;
-        switch == self.leaves[leaf] || next.is_some_and(|next| tier(next) < tier(switch))
+        self.leaves[leaf].contains(switch) || next.is_some_and(|next| tier(next) < tier(switch))
     }
 
     /// Makes all next hops towards a leaf.
@@ -145,7 +146,8 @@ impl LeafRoutes {
         let to = self.leaves[leaf];
         let below = self.fabric.down_links(switch).iter();
         // One with a cable to the leaf only descends, even if the cable cannot be used.
-        if below.clone().any(|link| self.fabric.switch_after(*link) == Some(to)) {
+        let mut below = below.filter_map(|link| self.fabric.switch_after(*link));
+        if below.any(|below| to.contains(below)) {
             return None;
         }
         let distance = |next| self.hops(next, leaf).map(|hops| hops.distance);

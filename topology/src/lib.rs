@@ -30,8 +30,8 @@ mod wired_fabric;
 pub use buffer_dependencies::{BufferCycle, BufferDependencyGraph, is_valley_free};
 pub use check::check_fabric;
 pub use fabric::{
-    AddressPrefix, AvailabilityChange, Fabric, FabricParts, Forwarding, Host, HostPart,
-    IntraHostLink, Link, LinkEndpoint, LinkScheduler, Nic, PipelineKind, Switch, Tier,
+    AddressPrefix, AvailabilityChange, Destination, Fabric, FabricParts, Forwarding, Host,
+    HostPart, IntraHostLink, Link, LinkEndpoint, LinkScheduler, Nic, PipelineKind, Switch, Tier,
 };
 pub use finding::{Finding, Severity, count_noun, error_chain, one_line};
 pub use ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
@@ -41,7 +41,7 @@ pub use lossless::{BufferDemand, EcnThresholds, PfcHeadroom, SwitchQueues};
 pub use lost_paths::LostPaths;
 pub use paths::{
     DownwardHops, LinkPath, MAX_PATH_LINKS, NextHops, SwitchHop, UpwardHops, equal_cost_paths,
-    next_hops,
+    next_hops, paths_between_nics,
 };
 pub use server_address::ServerAddress;
 pub use units::{Bandwidth, InvalidMacAddress, MacAddress};

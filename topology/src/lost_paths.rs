@@ -16,7 +16,7 @@ const NAMED: usize = 3;
 /// NICs and pairs of leaves that have a path in one fabric and none in another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostPaths {
-    /// NICs without any path: their cable or their leaf cannot be used any more.
+    /// NICs without any path: their cables or leaves cannot be used any more.
     pub nics: BTreeSet<NicId>,
     /// Pairs of other leaves with hosts, the lower id first.
     pub pairs: BTreeSet<(SwitchId, SwitchId)>,
@@ -28,11 +28,13 @@ impl LostPaths {
     /// What has a path in `before` and none in `after`, a fabric of the same parts.
     pub fn between(before: &Fabric, after: &Fabric) -> Self {
         let mut lost = Self::default();
-        for nic in before.nic_ids() {
-            let uplink = before.nic(nic).uplink;
-            if before.is_usable(uplink) && !after.is_usable(uplink) {
-                lost.nics.insert(nic);
-                lost.links.extend([uplink, uplink.reverse()]);
+        for nic in before.hosts().iter().flat_map(|host| &host.nics) {
+            let uplinks = || before.ports_of(*nic).map(|port| before.nic(port).uplink);
+            let usable = |fabric: &Fabric| uplinks().any(|uplink| fabric.is_usable(uplink));
+            if usable(before) && !usable(after) {
+                lost.nics.insert(*nic);
+                let carried = uplinks().filter(|uplink| before.is_usable(*uplink));
+                lost.links.extend(carried.flat_map(|uplink| [uplink, uplink.reverse()]));
             }
         }
         let has_hosts = |leaf: &SwitchId| {

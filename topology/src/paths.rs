@@ -19,13 +19,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fabric::{Fabric, Tier};
-use crate::ids::{LinkId, SwitchId};
+use crate::fabric::{Destination, Fabric, Tier};
+use crate::ids::{LinkId, NicId, SwitchId};
 
 /// Equal-cost next hops towards one destination, at every switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHops {
-    to: SwitchId,
+    to: Destination,
     /// Links still to cross, by switch; `None` where the destination cannot be reached.
     distances: Vec<Option<u32>>,
     /// The part of `links` that belongs to each switch.
@@ -34,9 +34,9 @@ pub struct NextHops {
 }
 
 impl NextHops {
-    /// The leaf that the next hops lead to.
+    /// Where the next hops lead to.
     #[inline]
-    pub fn destination(&self) -> SwitchId {
+    pub fn destination(&self) -> Destination {
         self.to
     }
 
@@ -299,24 +299,32 @@ impl std::fmt::Debug for LinkPath {
     }
 }
 
-/// The next hops towards the leaf `to`, over usable links only: none that failed or is drained.
-pub fn next_hops(fabric: &Fabric, to: SwitchId) -> NextHops {
+/// The next hops towards a leaf, or towards the nearer of two, over usable links only: none that
+/// failed or is drained.
+pub fn next_hops(fabric: &Fabric, to: impl Into<Destination>) -> NextHops {
+    let to = to.into();
     let mut hops = NextHops {
         to,
         distances: vec![None; fabric.switches().len()],
         spans: vec![0..0; fabric.switches().len()],
         links: Vec::new(),
     };
-    hops.distances[to.index()] = fabric.is_switch_usable(to).then_some(0);
+    for leaf in to.leaves() {
+        hops.distances[leaf.index()] = fabric.is_switch_usable(leaf).then_some(0);
+    }
     for tier in [Tier::Spine, Tier::Core] {
         hops.solve_tier(fabric, tier, Fabric::down_links);
     }
     // Those with a cable to the destination only descend, even if it cannot be used.
+    let cables = to.leaves().flat_map(|leaf| fabric.up_links(leaf));
     let descending: BTreeSet<SwitchId> =
-        fabric.up_links(to).iter().filter_map(|link| fabric.switch_after(*link)).collect();
+        cables.filter_map(|link| fabric.switch_after(*link)).collect();
     for tier in [Tier::Spine, Tier::Leaf] {
         hops.solve_tier(fabric, tier, |fabric, switch| match descending.contains(&switch) {
             true => &[],
+            // Never from one leaf of two to the other: a spine may still send it what it would send
+            // back.
+            false if to.contains(switch) => &[],
             false => fabric.up_links(switch),
         });
     }
@@ -328,6 +336,20 @@ pub fn next_hops(fabric: &Fabric, to: SwitchId) -> NextHops {
 /// no way. For many sources and one destination, keep the [`next_hops`] and ask them.
 pub fn equal_cost_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Vec<LinkId>> {
     next_hops(fabric, to).paths_from(fabric, from)
+}
+
+/// All equal-cost paths from a port of a NIC to a NIC, by whichever port they arrive, with the links
+/// of the hosts; none where there is no way.
+pub fn paths_between_nics(fabric: &Fabric, from: NicId, to: NicId) -> Vec<Vec<LinkId>> {
+    let hops = next_hops(fabric, fabric.arrival_leaves(to));
+    let first = fabric.leaf_of(from);
+    let between = hops.paths_from(fabric, first).into_iter();
+    let whole = between.filter_map(|between| {
+        let last = between.last().map_or(Some(first), |link| fabric.switch_after(*link))?;
+        let down = fabric.nic(fabric.arrival_port(last, to)?).uplink.reverse();
+        Some([&[fabric.nic(from).uplink], &between[..], &[down]].concat())
+    });
+    whole.collect()
 }
 
 impl NextHops {

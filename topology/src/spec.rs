@@ -8,8 +8,8 @@
 mod explicit;
 mod interconnects;
 
-pub(crate) use explicit::BOND_REMEDY;
 pub use explicit::explicit_document;
+pub(crate) use explicit::{CABLES_OF_NIC, PORTS_REMEDY};
 
 use std::collections::BTreeMap;
 
@@ -123,7 +123,8 @@ pub struct HostDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkDocument {
-    /// One end, `name:port`; the port of a host is the index of its NIC.
+    /// One end, `name:port`; the port of a host is the index of its NIC. A NIC that is an end of two
+    /// links is a bond: two ports under one address.
     pub a: String,
     /// The other end.
     pub b: String,
@@ -320,6 +321,7 @@ pub(crate) fn is_valid_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::explicit::BOND_REMEDY;
     use super::*;
 
     /// A good document, of which each test changes one line.
@@ -369,7 +371,7 @@ mod tests {
 "name": "h2" => "name": "leaf1" => hosts[1].name: leaf1 is already named by switches[0].name
 "name": "h2" => "name": "h 2" => hosts[1].name: "h 2" is not a name; use letters, digits and -_.
 "10.0.2.2" => "10.0.1.1" => hosts[1].ips[1]: 10.0.1.1 is already used by hosts[0].ips[0]; BOND
-"h2:1" => "h2:0" => links[2].a: h2:0 is already used by links[1].a; BOND
+"h2:1" => "h2:0" => hosts[1].ips[1]: no link leads to h2:1
 "10.0.2.2" => "10.0.2" => hosts[1].ips[1]: "10.0.2" is no IP address, such as 10.0.1.1 or fd00::1
 02:00:0a:00:01:01 => 2 => hosts[0].macs[0]: "2" is not an Ethernet address like 02:00:0a:00:01:01
 ["02:00:0a:00:01:01"] => ["a", "b"] => hosts[0].macs: 2 for 1 ips; give one for each or none
@@ -406,9 +408,21 @@ mod tests {
                 format!("f.json: {}", expected.replace("BOND", BOND_REMEDY))
             );
         }
-        assert!(
-            BOND_REMEDY.contains("bond") && BOND_REMEDY.contains("two NICs with an address each")
-        );
+        assert!(BOND_REMEDY.contains("bond") && BOND_REMEDY.contains("one NIC with two cables"));
+    }
+
+    #[test]
+    fn two_cables_of_one_end_are_a_bond_and_three_are_a_mistake() {
+        let second = r#"{"a": "h1:0", "b": "leaf2:9", "gbps": 200.0},"#;
+        let third = r#"{"b": "h1:0", "a": "leaf2:8", "gbps": 200.0},"#;
+        let with =
+            |links: &str| GOOD.replacen(r#""links": ["#, &format!(r#""links": [{links}"#), 1);
+        let fabric = parse_fabric(&with(second), DocumentFormat::Json, "f.json").unwrap();
+        let nic = fabric.host(fabric.host_named("h1").unwrap()).nics[0];
+        assert_eq!(fabric.leaves_of(nic).leaves().count(), 2);
+        assert_eq!(Fabric::try_from(&explicit_document(&fabric)).as_ref(), Ok(&fabric));
+        let text = "f.json: links[2].a: h1:0 is already used by links[0].a and links[1].b";
+        assert_eq!(refused(&with(&[second, third].concat())), format!("{text}; {PORTS_REMEDY}"));
     }
 
     #[test]

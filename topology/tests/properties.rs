@@ -22,15 +22,16 @@ prop_compose! {
         speeds in (0.001f64..1e4, 0.001f64..1e4, proptest::option::of(0.001f64..1e4)),
         cores in 0u32..4,
         links in (1u32..3, 1u32..4),
-        style in 0u8..4,
+        style in 0u8..6,
         (planes, ipv6, host_strict) in any::<(bool, bool, bool)>(),
     ) -> ClosSpec {
         let (leaves, spines, hosts_per_leaf, pods) = shape;
         let cores = if pods > 1 || planes { cores.max(1) } else { cores };
         let (parallel_uplinks, host_links) = links;
-        let (rails, dual_homed) = (style == 1, style == 2);
+        let (rails, dual_homed) = (style == 1 || style == 4, style == 2);
+        let ports_per_nic = if style >= 4 { 2 } else { 1 };
         ClosSpec {
-            leaves: if dual_homed { leaves * 2 } else { leaves },
+            leaves: if dual_homed || ports_per_nic == 2 { leaves * 2 } else { leaves },
             spines,
             hosts_per_leaf,
             gpus_per_host: 8,
@@ -44,6 +45,7 @@ prop_compose! {
             host_links: if rails || dual_homed { host_links * 2 } else { host_links },
             rails,
             dual_homed,
+            ports_per_nic,
             ipv6,
             host_scheduler: host_strict.then_some(LinkScheduler::HostStrict),
         }
@@ -139,8 +141,8 @@ fn all_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Vec<LinkId>> 
 /// may have the routes of any of them.
 fn waits_under_any_mix(fabrics: &[Fabric]) -> BufferDependencyGraph {
     let mut graph = BufferDependencyGraph::default();
-    for leaf in fabrics[0].switches_of_tier(Tier::Leaf) {
-        let routes: Vec<_> = fabrics.iter().map(|fabric| next_hops(fabric, leaf)).collect();
+    for destination in fabrics[0].destinations() {
+        let routes: Vec<_> = fabrics.iter().map(|fabric| next_hops(fabric, *destination)).collect();
         graph.add_routes(&fabrics[0], &routes.iter().collect::<Vec<_>>());
     }
     graph
@@ -257,7 +259,7 @@ proptest! {
             let broken = broken(&fabric, &choices);
             let before = routes.clone();
             let mut changes = routes.follow(&broken).into_iter().peekable();
-            for (place, leaf) in routes.leaves().iter().enumerate() {
+            for (place, leaf) in routes.destinations().iter().enumerate() {
                 let hops = next_hops(&broken, *leaf);
                 let mut changed = BTreeSet::new();
                 while let Some(change) = changes.next_if(|change| change.leaf == place) {

@@ -13,11 +13,12 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use planner::Job;
-use switch::{EndpointOutbox, LevelPause, Nanos, NetworkEndpoint, NicPause};
+use switch::{EndpointOutbox, LevelPause, Nanos, NetworkEndpoint, NicPause, WireState};
 use topology::{Fabric, NicId};
 
 use crate::connection::{HostSettings, RoceConnection};
 use crate::host_link::HostLinkScheduler;
+use crate::host_ports::HostPorts;
 use crate::job::{IterationSpec, StartGrid, TrainingEffect, TrainingJob};
 use crate::roce::{self, PacketBody};
 use crate::scale::TimeScale;
@@ -71,6 +72,7 @@ pub struct HostCluster {
     connections: Vec<RoceConnection>,
     /// Links that hosts send on: of NICs by [`NicId`], then those inside hosts in their order.
     links: Vec<HostLinkScheduler>,
+    ports: HostPorts,
     /// Links with something to do, in the order in which that came up.
     ready_links: VecDeque<usize>,
     errors: HostErrorCounts,
@@ -144,6 +146,7 @@ impl HostCluster {
             jobs: Vec::new(),
             connections: Vec::new(),
             links: links.collect(),
+            ports: HostPorts::new(fabric),
             ready_links: VecDeque::new(),
             errors: HostErrorCounts::default(),
             marked: 0,
@@ -252,7 +255,9 @@ impl HostCluster {
             let link_bps = fabric.link(fabric.nic(flow.src).uplink).bandwidth.gbps() * 1e9;
             let control = settings.congestion.map(|control| control.parameters(link_bps, scale));
             let (job, bytes) = (self.jobs.len(), scale.shrink_bytes(flow.bytes));
-            let connection = RoceConnection { job, bytes, ..connection };
+            let mut connection = RoceConnection { job, bytes, ..connection };
+            let port = self.ports.sending_port(connection.source, &connection.forward);
+            connection.outward.replace_last(port.index());
             self.connections.push(match control {
                 Some(parameters) => connection.with_dcqcn(parameters, link_bps),
                 None => connection,
@@ -328,14 +333,15 @@ impl HostCluster {
     ) {
         let connection = &self.connections[index];
         let addresses = connection.reply_addresses(reply);
-        let link = &mut self.links[connection.destination.index()];
+        let port = self.ports.sending_port(connection.destination, &addresses);
+        let link = &mut self.links[port.index()];
         let priority = roce::priority_of_dscp(addresses.dscp);
         if link.is_paused(priority) {
             return link.hold_reply(index, reply, priority);
         }
         roce::write_packet(&addresses, reply, &mut self.packet);
         link.occupy_link(self.packet.len() as u32, now);
-        out.send_packet(connection.destination.0, &self.packet);
+        out.send_packet(port.0, &self.packet);
     }
 
     /// Gives a reply to its sender, sends what it allows, and reports a completed flow to its job.
@@ -383,13 +389,13 @@ impl NetworkEndpoint for HostCluster {
         };
         let index = queue_pair as usize;
         let end = self.connections.get(index).map(|connection| match body {
-            PacketBody::Data { .. } => connection.destination,
+            PacketBody::Data { .. } => self.ports.first_of(connection.destination),
             PacketBody::Ack { .. }
             | PacketBody::Nak { .. }
-            | PacketBody::CongestionNotification => connection.source,
+            | PacketBody::CongestionNotification => self.ports.first_of(connection.source),
         });
         match body {
-            _ if end != Some(NicId(nic)) => self.errors.misdelivered += 1,
+            _ if end != Some(self.ports.first_of(NicId(nic))) => self.errors.misdelivered += 1,
             PacketBody::Data { psn, last, .. } => {
                 let marked = roce::is_marked(packet);
                 let segment = ArrivedSegment { psn, last, marked, bytes: packet.len() as u32 };
@@ -434,6 +440,36 @@ impl NetworkEndpoint for HostCluster {
             }
             self.ready_links.push_back(nic);
             self.run_links(now, out);
+        }
+    }
+
+    fn handle_carrier(
+        &mut self,
+        nic: u32,
+        carrier: WireState,
+        now: Nanos,
+        out: &mut EndpointOutbox,
+    ) {
+        let port = NicId(nic);
+        self.ports.set_working(port, carrier == WireState::Up);
+        let first = self.ports.first_of(port);
+        // The link of a NIC with one port stays its only one.
+        if self.ports.has_two(first) {
+            self.choose_ports(first, now, out);
+        }
+    }
+}
+
+impl HostCluster {
+    /// Has the connections of a NIC use the port that their host chooses now.
+    fn choose_ports(&mut self, nic: NicId, now: Nanos, out: &mut EndpointOutbox) {
+        for index in 0..self.connections.len() {
+            let connection = &mut self.connections[index];
+            if self.ports.first_of(connection.source) == nic {
+                let port = self.ports.sending_port(nic, &connection.forward);
+                connection.outward.replace_last(port.index());
+                self.request_transmission(index, now, out);
+            }
         }
     }
 }

@@ -110,8 +110,8 @@ impl RoceConnection {
             bytes: 0,
             source: flow.src,
             destination: flow.dst,
-            forward: flow_addresses(fabric, flow.src, flow.dst, flow, index),
-            backward: flow_addresses(fabric, flow.dst, flow.src, flow, index),
+            forward: flow_addresses(fabric, (flow.src, flow.dst), flow, index),
+            backward: flow_addresses(fabric, (flow.dst, flow.src), flow, index),
             sender: TransportSender::new(transport),
             receiver: TransportReceiver::new(transport),
             outward: outward_hops(fabric, flow),
@@ -169,8 +169,7 @@ fn inward_hops(fabric: &Fabric, flow: &Flow) -> HostHops<ArrivedSegment> {
 /// five-tuple identifies their flow to a switch.
 fn flow_addresses(
     fabric: &Fabric,
-    from: NicId,
-    to: NicId,
+    (from, to): (NicId, NicId),
     flow: &Flow,
     queue_pair: u32,
 ) -> FlowAddresses {

@@ -38,6 +38,13 @@ impl<S> HostHops<S> {
         self.hops.get(place).map(|hop| hop.link)
     }
 
+    /// Has another link in place of the last; what waits there waits for it.
+    pub(crate) fn replace_last(&mut self, link: usize) {
+        if let Some(last) = self.hops.last_mut() {
+            last.link = link;
+        }
+    }
+
     /// The place of a link.
     pub(crate) fn place_of(&self, link: usize) -> Option<usize> {
         self.hops.iter().position(|hop| hop.link == link)

@@ -24,6 +24,7 @@ mod connection;
 mod host;
 mod host_hops;
 mod host_link;
+mod host_ports;
 mod host_settings;
 mod options;
 mod outcome;

@@ -104,10 +104,10 @@ impl EmulatedTestbed {
         let ends = CableEnds { fabric, devices: &devices, hosts };
         let queue = queue_limits(jobs, settings.transport, options);
         let mut cables = Vec::new();
-        for link in fabric.cables().map(|cable| fabric.link(cable)) {
-            let wire =
-                WireSpec { bits_per_second: wire_rate(link), delay_ns: options.delay_ns, queue };
-            let (a, b) = ends.link_ends(link)?;
+        for cable in fabric.cables() {
+            let bits_per_second = wire_rate(fabric.link(cable));
+            let wire = WireSpec { bits_per_second, delay_ns: options.delay_ns, queue };
+            let (a, b) = (ends.wire_end(cable)?, ends.wire_end(cable.reverse())?);
             cables.push(builder.connect_wire(a, b, wire).map_err(TestbedError::Build)?);
         }
         Ok(Self {
@@ -441,16 +441,14 @@ struct CableEnds<'a> {
 }
 
 impl CableEnds<'_> {
-    fn link_ends(&self, link: &Link) -> Result<(WireEnd, WireEnd), TestbedError> {
-        Ok((self.wire_end(link.from)?, self.wire_end(link.to)?))
-    }
-
-    fn wire_end(&self, end: topology::LinkEndpoint) -> Result<WireEnd, TestbedError> {
+    /// The end at which a link leaves.
+    fn wire_end(&self, link: LinkId) -> Result<WireEnd, TestbedError> {
+        let end = self.fabric.link(link).from;
         let beyond = || TestbedError::BeyondDevice(self.fabric.endpoint_name(end));
         match end.node {
-            FabricNode::Host(host) => {
-                let nic = self.fabric.nic_of(host, end.port).ok_or_else(beyond)?;
-                Ok(WireEnd::Nic(self.hosts, nic.0))
+            FabricNode::Host(_) => {
+                let port = self.fabric.nic_after(link.reverse()).ok_or_else(beyond)?;
+                Ok(WireEnd::Nic(self.hosts, port.0))
             }
             FabricNode::Switch(switch) => {
                 let port = u16::try_from(end.port).map_err(|_| beyond())?;

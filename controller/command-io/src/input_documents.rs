@@ -1,7 +1,7 @@
 //! The documents of a planner's input, as several commands take them: a fabric, its jobs, and the
 //! policy.
 
-use planner::{PlanInput, Policy, PolicyDocument};
+use planner::{PlanInput, Policy, PolicyDocument, spread_over_ports};
 use topology::Finding;
 
 use crate::command_error::CommandError;
@@ -49,6 +49,7 @@ impl InputDocumentArgs {
         policy.check_on(&fabric).map_err(CommandError::document)?;
         let fabric = policy.apply_drains(&fabric).map_err(CommandError::document)?;
         let (jobs, findings) = files::read_jobs(&self.jobs, &fabric)?;
+        let jobs = spread_over_ports(&fabric, jobs);
         Ok(InputDocuments { input: PlanInput { fabric, jobs }, policy, findings })
     }
 }

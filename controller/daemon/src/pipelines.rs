@@ -190,6 +190,7 @@ pub fn protect_tables(
 
 #[cfg(test)]
 mod tests {
+    mod bonds;
     mod continued_lowering;
 
     use std::path::{Path, PathBuf};

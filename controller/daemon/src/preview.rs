@@ -10,7 +10,7 @@ use std::sync::Arc;
 use p4::SwitchTables;
 use planner::{
     Job, JobId, Plan, PlanDocument, PlanForecast, PlannedFlow, PlannedFlowDocument,
-    StartShiftDocument, TransportModel, find_counted_pairs, with_learned_flows,
+    StartShiftDocument, TransportModel, find_counted_pairs, spread_over_ports, with_learned_flows,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -141,6 +141,7 @@ pub fn preview_plan(request: PlanRequest, present: PresentPlan<'_>) -> Option<Pl
         return None;
     }
     let PresentPlan { rollout: present, jobs: jobs_before, tables } = present;
+    let jobs_before = &spread_over_ports(&present.fabric, jobs_before.to_vec())[..];
     let now = forecast_plan(&present.fabric, jobs_before, &present.plan);
     let then = forecast_plan(&fabric, &jobs, &result.plan);
     if interrupt.is_raised() {
@@ -274,9 +275,21 @@ fn flow_changes(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> 
     changes.collect()
 }
 
-/// What identifies a flow in both plans: its NICs and its port, if it has one.
-fn flow_key(flow: &PlannedFlowDocument) -> (&str, u32, &str, u32, Option<u16>) {
-    (&flow.src, flow.src_nic, &flow.dst, flow.dst_nic, flow.udp_src_port)
+/// What identifies a flow in both plans: the port that sends it, the NIC that receives it, and its
+/// UDP port, if it has one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct FlowKey<'a> {
+    src: (&'a str, u32, Option<u32>),
+    dst: (&'a str, u32),
+    udp_src_port: Option<u16>,
+}
+
+fn flow_key(flow: &PlannedFlowDocument) -> FlowKey<'_> {
+    FlowKey {
+        src: (&flow.src, flow.src_nic, flow.src_port),
+        dst: (&flow.dst, flow.dst_nic),
+        udp_src_port: flow.udp_src_port,
+    }
 }
 
 /// Table updates of the switches of the second fabric, which may be in the first by another id.

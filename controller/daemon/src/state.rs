@@ -25,7 +25,7 @@ mod submission;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use planner::{Job, JobId, JobOverride, Plan, PlanDepth, PlanReport, Policy};
+use planner::{Job, JobId, JobOverride, Plan, PlanDepth, PlanReport, Policy, spread_over_ports};
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, FabricParts, Finding, SwitchId};
 
@@ -439,10 +439,11 @@ impl State {
         let excess = reported_jobs::excess_jobs(&self.fabric, &self.jobs, &planned);
         let hidden = hidden.into_iter().map(reported_jobs::hidden_job_finding);
         let findings = hidden.chain(excess.iter().map(|excess| excess.to_finding(&self.fabric)));
+        let fabric = self.usable_fabric(policy);
         PlanRequest {
             inputs: self.inputs,
-            fabric: self.usable_fabric(policy),
-            jobs: self.jobs_under(policy, &planned),
+            jobs: spread_over_ports(&fabric, self.jobs_under(policy, &planned)),
+            fabric,
             wiring: Arc::clone(&self.wiring),
             policy: self.effective_policy(policy, &excess),
             previous: self.previous_plan(),

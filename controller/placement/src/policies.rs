@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use topology::Fabric;
+use topology::{Fabric, NicId};
 
 use super::crius::CriusPolicy;
 use super::hived::{CellQuota, HivedError, HivedPolicy};
@@ -58,11 +58,13 @@ pub struct PlacementContext {
 impl PlacementContext {
     /// What can be known of `fabric`, whose NICs are taken to be as fast as its first.
     pub fn from_fabric(fabric: &Fabric, models: &ModelTable, seed: u64) -> Self {
-        let first = fabric.nics().first();
+        let first = (!fabric.nics().is_empty()).then_some(NicId(0));
+        let ports = first.into_iter().flat_map(|nic| fabric.ports_of(nic));
+        let rate =
+            ports.map(|port| fabric.link(fabric.nic(port).uplink).bandwidth.bytes_per_second());
         Self {
             models: models.clone(),
-            nic_bytes_per_second: first
-                .map_or(1.0, |nic| fabric.link(nic.uplink).bandwidth.bytes_per_second()),
+            nic_bytes_per_second: first.map_or(1.0, |_| rate.sum()),
             fragmentation: JobFragmentation::CALIBRATED,
             quotas: BTreeMap::new(),
             seed,

@@ -7,9 +7,7 @@
 //! one pass over its links; only for others the waits of all routes are collected, level by level,
 //! as each level has buffers of its own.
 
-use topology::{
-    BufferCycle, BufferDependencyGraph, Fabric, Finding, LinkId, LinkPath, Tier, next_hops,
-};
+use topology::{BufferCycle, BufferDependencyGraph, Fabric, Finding, LinkId, LinkPath, next_hops};
 
 use crate::path_selection;
 use crate::refine::Decisions;
@@ -69,8 +67,8 @@ impl RefusedCycle {
 /// The waits of packets without a pin, which may take every equal-cost path at every level.
 fn equal_cost_waits(fabric: &Fabric) -> BufferDependencyGraph {
     let mut graph = BufferDependencyGraph::default();
-    for leaf in fabric.switches_of_tier(Tier::Leaf) {
-        graph.add_routes(fabric, &[&next_hops(fabric, leaf)]);
+    for destination in fabric.destinations() {
+        graph.add_routes(fabric, &[&next_hops(fabric, *destination)]);
     }
     graph
 }

@@ -21,7 +21,7 @@ use crate::priority::{self, JobPriority, ReferenceJobs};
 use crate::refine::{self, Decisions, PlanComparison};
 use crate::report::{PlanReport, ReportInputs};
 use crate::traffic::IndexedTraffic;
-use crate::{buffer_cycles, pins};
+use crate::{buffer_cycles, pins, shared_tuples};
 
 /// The regions of a plan.
 pub(crate) struct PlanRegions {
@@ -71,13 +71,15 @@ impl PlanContext<'_> {
         let mut found = Decisions::new(paths, levels);
         let mut comparison = self.decide_regions(regions, &mut found);
         comparison.refused_cycles = buffer_cycles::refuse_cycles(traffic, &mut found);
+        shared_tuples::join_paths(traffic, &mut found.paths);
         // Demands depend on the paths, so other paths ask for a new ranking.
         if found.paths != selected {
             ranking = JobRanking::new(traffic, &found.paths, policy, (references, corrections));
         }
         ranking = ranking.with_compared(&found.levels, &found.compared);
         let by_intensity = path_selection::order_by_intensity(ranking.demands.iter());
-        let pinned = pins::assign_pins(traffic, &found.paths, &by_intensity, policy);
+        let mut pinned = pins::assign_pins(traffic, &found.paths, &by_intensity, policy);
+        shared_tuples::unpin_contradictions(traffic, &found.paths, &mut pinned);
         let decisions = PhaseResults {
             traffic,
             paths: &found.paths,

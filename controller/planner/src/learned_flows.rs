@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use topology::{Fabric, HostId, LinkPath, NicId, SwitchId, next_hops};
+use topology::{Fabric, HostId, LinkPath, NicId, SwitchId, paths_between_nics};
 
 use crate::input::JobId;
 use crate::plan::{Plan, PlannedFlow};
@@ -17,7 +17,7 @@ use crate::plan::{Plan, PlannedFlow};
 /// a port, all connections of no job between two NICs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LearnedConnection {
-    /// NIC that sends it.
+    /// NIC that sends it; of one with two ports, the port.
     pub src: NicId,
     /// NIC that receives it.
     pub dst: NicId,
@@ -57,7 +57,7 @@ impl NicOwners {
         let ids = plan.jobs.iter().enumerate().map(|(index, job)| (job.id.clone(), index));
         let mut owners = Self { by_id: ids.collect(), ..Self::default() };
         for flow in &plan.flows {
-            for nic in [flow.src, flow.dst] {
+            for nic in [flow.src, flow.dst].map(|port| fabric.first_port(port)) {
                 owners.by_nic.entry(nic).or_default().insert(flow.job);
                 owners.by_host.entry(fabric.nic(nic).host).or_default().insert(flow.job);
             }
@@ -115,7 +115,7 @@ impl NicOwners {
     }
 
     fn jobs_of(&self, fabric: &Fabric, nic: NicId) -> Option<&BTreeSet<usize>> {
-        self.by_nic.get(&nic).or_else(|| self.by_host.get(&fabric.nic(nic).host))
+        self.by_nic.get(&fabric.first_port(nic)).or_else(|| self.by_host.get(&fabric.nic(nic).host))
     }
 }
 
@@ -135,10 +135,13 @@ pub fn place_learned_flows(
         return Vec::new();
     }
     let owners = NicOwners::new(fabric, plan);
-    let paths = PairPaths::new(plan);
+    let paths = PairPaths::new(fabric, plan);
     let mut owned: Vec<(usize, &LearnedConnection)> = connections
         .iter()
-        .filter(|seen| connection_key(seen).is_some_and(|key| !paths.announced.contains(&key)))
+        .filter(|seen| {
+            let key = tuple_key(fabric, (seen.src, seen.dst), seen.udp_src_port);
+            key.is_some_and(|key| !paths.announced.contains(&key))
+        })
         .filter_map(|seen| {
             let owner = owners.find_stated_owner(fabric, [seen.src, seen.dst], seen.job.as_ref());
             match owner {
@@ -195,24 +198,34 @@ pub fn with_learned_flows(
     plan
 }
 
-fn connection_key(seen: &LearnedConnection) -> Option<(NicId, NicId, u16)> {
-    Some((seen.src, seen.dst, seen.udp_src_port?))
+/// Five-tuples by NICs, whose ports share an address.
+type TupleKey = (NicId, NicId, u16);
+
+fn tuple_key(
+    fabric: &Fabric,
+    (src, dst): (NicId, NicId),
+    udp_src_port: Option<u16>,
+) -> Option<TupleKey> {
+    Some((fabric.first_port(src), fabric.first_port(dst), udp_src_port?))
 }
 
-/// The paths of a plan by job and pair of NICs, and the five-tuples that have pins already.
+/// The paths of a plan by job, port that sends and NIC that receives, and the five-tuples that have
+/// pins already.
 struct PairPaths {
     paths: BTreeMap<(usize, NicId, NicId), Vec<LinkPath>>,
-    announced: BTreeSet<(NicId, NicId, u16)>,
+    announced: BTreeSet<TupleKey>,
 }
 
 impl PairPaths {
-    fn new(plan: &Plan) -> Self {
+    fn new(fabric: &Fabric, plan: &Plan) -> Self {
         let mut paths: BTreeMap<_, Vec<LinkPath>> = BTreeMap::new();
         for flow in plan.flows.iter().filter(|flow| !flow.links.is_empty()) {
-            paths.entry((flow.job, flow.src, flow.dst)).or_default().push(flow.links);
+            let to = fabric.first_port(flow.dst);
+            paths.entry((flow.job, flow.src, to)).or_default().push(flow.links);
         }
         let stated = plan.flows.iter();
-        let announced = stated.filter_map(|flow| Some((flow.src, flow.dst, flow.udp_src_port?)));
+        let announced =
+            stated.filter_map(|flow| tuple_key(fabric, (flow.src, flow.dst), flow.udp_src_port));
         Self { paths, announced: announced.collect() }
     }
 
@@ -220,17 +233,12 @@ impl PairPaths {
     /// job did not announce, the equal-cost paths in turn.
     fn path_of(&self, fabric: &Fabric, job: usize, seen: &LearnedConnection) -> LinkPath {
         let turn = seen.ordinal as usize;
-        if let Some(planned) = self.paths.get(&(job, seen.src, seen.dst)) {
+        if let Some(planned) = self.paths.get(&(job, seen.src, fabric.first_port(seen.dst))) {
             return planned[turn % planned.len()];
         }
-        let [from, to] = [seen.src, seen.dst].map(|nic| fabric.leaf_of(nic));
-        let between = next_hops(fabric, to).paths_from(fabric, from);
-        let Some(middle) = between.get(turn % between.len().max(1)) else {
-            return LinkPath::EMPTY;
-        };
-        let first = LinkPath::EMPTY.with_link(fabric.nic(seen.src).uplink);
-        let inside = middle.iter().fold(first, |path, link| path.with_link(*link));
-        inside.with_link(fabric.nic(seen.dst).uplink.reverse())
+        let all = paths_between_nics(fabric, seen.src, seen.dst);
+        let path = all.get(turn % all.len().max(1)).and_then(|links| LinkPath::new(links));
+        path.unwrap_or(LinkPath::EMPTY)
     }
 }
 

@@ -37,6 +37,7 @@ mod plan_context;
 mod plan_document;
 mod plan_memory;
 mod policy;
+mod port_flows;
 mod previous_plan;
 mod priority;
 pub mod refine;
@@ -44,6 +45,7 @@ mod report;
 mod routes;
 mod segment_search;
 mod segment_survey;
+mod shared_tuples;
 mod source_ports;
 mod sparse_sums;
 mod sprayed_plan;
@@ -81,6 +83,7 @@ pub use policy::{
     JobOverride, MAX_RULES, OverrideDocument, PathMethod, Policy, PolicyDocument, PolicyEdit,
     PolicyEditAction, SlowdownLimit, TransportModel,
 };
+pub use port_flows::{join_ports, move_to_working_ports, spread_over_ports};
 pub use refine::{
     CandidateOutcome, IterationForecast, LevelOrigin, PathOrigin, PlanComparison, PlanForecast,
     PlanValue, RegionComparison, RoutedInput, forecast_ecmp, forecast_independently, forecast_plan,

@@ -26,12 +26,12 @@ pub(crate) fn assign_pins(
     let has_room_everywhere = has_room_for_all(traffic, paths, policy);
     for job in order {
         for flow in flows_to_pin(traffic, *job, policy) {
-            let pair = leaf_pair_of(traffic, *job, flow);
+            let ends = RouteEnds::of_flow(traffic, *job, flow);
             let path = &paths[traffic.spans[*job].start + flow];
             let has_room = has_room_everywhere
-                || choosing_switches(traffic, pair, path).all(|at| room[at.index()] > 0);
+                || choosing_switches(traffic, ends, path).all(|at| room[at.index()] > 0);
             if has_room && !has_room_everywhere {
-                choosing_switches(traffic, pair, path).for_each(|switch| room[switch.index()] -= 1);
+                choosing_switches(traffic, ends, path).for_each(|switch| room[switch.index()] -= 1);
             }
             pinned[traffic.spans[*job].start + flow] = has_room;
         }
@@ -89,7 +89,7 @@ fn flows_to_pin<'t>(
     let flows = if is_exempt { 0 } else { routes.flows.len() };
     (0..flows).filter(move |flow: &usize| {
         let route = &routes.flows[*flow];
-        route.has_path && routes.pairs[route.pair].has_choice
+        route.has_path && (route.has_two_ends || routes.pairs[route.pair].has_choice)
     })
 }
 
@@ -98,13 +98,27 @@ fn leaf_pair_of<'t>(traffic: &'t IndexedTraffic<'_>, job: usize, flow: usize) ->
     &routes.pairs[routes.flows[flow].pair]
 }
 
+/// Where a flow arrives, as far as its pins depend on it.
+#[derive(Clone, Copy)]
+struct RouteEnds {
+    to: SwitchId,
+    has_two: bool,
+}
+
+impl RouteEnds {
+    fn of_flow(traffic: &IndexedTraffic<'_>, job: usize, flow: usize) -> Self {
+        let has_two = traffic.routes[job].flows[flow].has_two_ends;
+        Self { to: leaf_pair_of(traffic, job, flow).ends.to, has_two }
+    }
+}
+
 /// The switches on a path with several next hops.
 fn choosing_switches<'p>(
     traffic: &'p IndexedTraffic<'_>,
-    pair: &'p LeafPair,
+    ends: RouteEnds,
     path: &'p LinkPath,
 ) -> impl Iterator<Item = SwitchId> + 'p {
     let links = path.without_host_links().iter();
     let switches = links.filter_map(|link| traffic.tables.sender(*link));
-    switches.filter(|switch| traffic.tables.has_choice(*switch, pair.ends.to))
+    switches.filter(move |switch| ends.has_two || traffic.tables.has_choice(*switch, ends.to))
 }

@@ -85,9 +85,17 @@ impl PlannedFlow {
         self.udp_src_port.map_or(FlowIdentity::Pair, |_| FlowIdentity::Announced)
     }
 
-    /// The flow in words: `h1>h3:50000`, or `h1>h3` without a port.
+    /// The flow in words: `h1>h3:50000`, or `h1>h3` without a port. Where a NIC has two ports,
+    /// `h1(leaf1:4)` is the one that is meant.
     pub fn name_in(&self, fabric: &Fabric) -> String {
-        let [src, dst] = [self.src, self.dst].map(|nic| &fabric.host(fabric.nic(nic).host).name);
+        let [src, dst] = [self.src, self.dst].map(|port| {
+            let nic = fabric.nic(port);
+            let host = &fabric.host(nic.host).name;
+            match nic.bond {
+                Some(_) => format!("{host}({})", fabric.endpoint_name(fabric.link(nic.uplink).to)),
+                None => host.clone(),
+            }
+        });
         match self.udp_src_port {
             Some(port) => format!("{src}>{dst}:{port}"),
             None => format!("{src}>{dst}"),

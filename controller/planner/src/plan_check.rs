@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use topology::{BufferDependencyGraph, Fabric, FabricNode, Finding, LinkId, NicId, SwitchId, Tier};
+use topology::{BufferDependencyGraph, Fabric, FabricNode, Finding, LinkId, NicId, SwitchId};
 
 use crate::input::{Flow, Job, PlanInput};
 use crate::plan::{Plan, PlannedFlow};
@@ -184,8 +184,8 @@ fn check_buffer_cycles(fabric: &Fabric, plan: &Plan) -> Vec<Finding> {
         return Vec::new();
     }
     let mut routes = BufferDependencyGraph::default();
-    for leaf in fabric.switches_of_tier(Tier::Leaf) {
-        routes.add_routes(fabric, &[&topology::next_hops(fabric, leaf)]);
+    for destination in fabric.destinations() {
+        routes.add_routes(fabric, &[&topology::next_hops(fabric, *destination)]);
     }
     let levels: BTreeSet<u8> = plan.jobs.iter().map(|job| job.level).collect();
     let cycles = levels.into_iter().filter_map(|level| {

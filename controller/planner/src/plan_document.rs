@@ -158,6 +158,12 @@ pub struct PlannedFlowDocument {
     /// NIC index in the receiving host.
     #[serde(default)]
     pub dst_nic: u32,
+    /// Which port of the sending NIC, where it has two: 0 or 1. The hash of the host chooses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub src_port: Option<u32>,
+    /// Which port of the receiving NIC, where it has two: 0 or 1. Switches choose it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_port: Option<u32>,
     /// UDP source port of the flow; absent where only its NICs are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp_src_port: Option<u16>,
@@ -381,12 +387,20 @@ fn flow_document(fabric: &Fabric, plan: &Plan, flow: &PlannedFlow) -> PlannedFlo
         dst: fabric.host(fabric.nic(flow.dst).host).name.clone(),
         src_nic: fabric.nic(flow.src).index,
         dst_nic: fabric.nic(flow.dst).index,
+        src_port: port_place(fabric, flow.src),
+        dst_port: port_place(fabric, flow.dst),
         udp_src_port: flow.udp_src_port,
         path: nodes.map(|node| fabric.node_name(node).to_owned()).collect(),
         links: flow.links.iter().map(|link| fabric.link_name(*link)).collect(),
         pinned: flow.pinned,
         moved: false,
     }
+}
+
+/// The place of a port among those of its NIC, where that has two.
+fn port_place(fabric: &Fabric, port: NicId) -> Option<u32> {
+    let has_two = fabric.nic(port).bond.is_some();
+    has_two.then(|| u32::from(port != fabric.first_port(port)))
 }
 
 /// Names to ids, made once per document.
@@ -427,9 +441,10 @@ impl<'a> KnownNames<'a> {
         Some(nics.into_iter().collect())
     }
 
-    /// NIC `index` of the named host.
-    fn nic_of(&self, host: &str, index: u32) -> Option<NicId> {
-        self.fabric.nic_of(self.fabric.host_named(host)?, index)
+    /// NIC `index` of the named host, or a port of it; the first where the document names none.
+    fn nic_of(&self, host: &str, index: u32, port: Option<u32>) -> Option<NicId> {
+        let nic = self.fabric.nic_of(self.fabric.host_named(host)?, index)?;
+        self.fabric.ports_of(nic).nth(port.unwrap_or(0) as usize)
     }
 
     /// The flow, if its job, its NICs and all its links are known.
@@ -437,8 +452,8 @@ impl<'a> KnownNames<'a> {
         let links = document.links.iter().map(|name| self.links.get(name).copied());
         Some(PlannedFlow {
             job: *self.jobs.get(document.job.as_str())?,
-            src: self.nic_of(&document.src, document.src_nic)?,
-            dst: self.nic_of(&document.dst, document.dst_nic)?,
+            src: self.nic_of(&document.src, document.src_nic, document.src_port)?,
+            dst: self.nic_of(&document.dst, document.dst_nic, document.dst_port)?,
             udp_src_port: document.udp_src_port,
             links: LinkPath::new(&links.collect::<Option<Vec<_>>>()?)?,
             pinned: document.pinned,

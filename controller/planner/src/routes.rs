@@ -17,6 +17,8 @@ pub(crate) struct FlowRoute {
     pub(crate) pair: usize,
     /// Whether there is any path: both host links usable, and the leaves joined.
     pub(crate) has_path: bool,
+    /// Whether switches also choose the leaf at which it arrives: the receiver has a port at two.
+    pub(crate) has_two_ends: bool,
 }
 
 /// Two leaves, and properties of all segments from the first to the second.

@@ -205,7 +205,10 @@ impl<'a> RouteFinder<'a> {
         let up = fabric.nic(flow.src).uplink;
         let down = fabric.nic(flow.dst).uplink.reverse();
         let hosts_connected = fabric.is_usable(up) && fabric.is_usable(down);
-        FlowRoute { up, down, pair, has_path: hosts_connected && pairs[pair].is_joined }
+        let has_two_ends =
+            fabric.leaves_of(flow.dst).only_leaf().is_none() && pairs[pair].crosses_fabric();
+        let has_path = hosts_connected && pairs[pair].is_joined;
+        FlowRoute { up, down, pair, has_path, has_two_ends }
     }
 
     fn leaf_pair(&mut self, from: SwitchId, to: SwitchId) -> LeafPair {

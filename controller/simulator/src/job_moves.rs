@@ -220,7 +220,7 @@ fn move_job(fabric: &Fabric, job: &Job, moves: &HostMoves) -> Job {
     let place = |host: HostId| moves.get(&host).copied().unwrap_or(host);
     let nic = |nic: NicId| {
         let known = fabric.nic(nic);
-        fabric.nic_of(place(known.host), known.index).unwrap_or(nic)
+        fabric.host_port(place(known.host), fabric.host_port_number(nic)).unwrap_or(nic)
     };
     let flows = job.flows.iter();
     Job {

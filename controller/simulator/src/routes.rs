@@ -65,7 +65,7 @@ impl EqualCostRoutes {
         };
         let mut path = vec![up];
         let mut at = self.fabric.leaf_of(flow.src);
-        while at != hops.destination() {
+        while !hops.destination().contains(at) {
             let candidates = hops.links_at(at);
             if candidates.is_empty() {
                 return Vec::new();

@@ -10,7 +10,7 @@ mod summary;
 use std::cell::LazyCell;
 
 use fluid::{Engine, EngineOptions, FluidError, JobIndex, MAX_SECONDS, ServiceDiscipline};
-use planner::{JobId, Plan, PlanInput, Policy};
+use planner::{JobId, Plan, PlanInput, Policy, move_to_working_ports};
 use topology::{Fabric, Finding, Forwarding, LinkId};
 
 use crate::baselines::spray;
@@ -277,7 +277,7 @@ impl<'a> SimulationRun<'a> {
             }
         }
         let policy = &self.experiment.policy;
-        let jobs = &self.experiment.input.jobs;
+        let jobs = &move_to_working_ports(&self.input.fabric, &self.experiment.input.jobs);
         let in_force = Some(&self.schedule);
         self.schedule = decide(self.scheduler, jobs, &mut self.input, policy, in_force)?;
         self.recorder.update_schedule(&self.input, &self.schedule);

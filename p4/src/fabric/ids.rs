@@ -88,6 +88,7 @@ ids!(
         ALLOW_SOURCE = 0x0100_0019,
         CHECK_SOURCE = 0x0100_001a,
         SPRAY = 0x0100_001b,
+        SET_DST_LEAF_OF_HOSTS = 0x0100_001c,
         PIN6 = 0x0100_0021,
         PIN6_QP = 0x0100_0022,
         PIN_TRANSIT = 0x0100_0023,

@@ -57,6 +57,10 @@ fn samples_of_traffic() -> Vec<(TableEntry, &'static str)> {
         (dst_leaf(prefix([10, 0, 2, 9], 24), 2), "dst_leaf dst=10.0.2.0/24 -> set_dst_leaf(id=2)"),
         (dst_leaf(prefix([10, 0, 2, 9], 0), 3), "dst_leaf -> set_dst_leaf(id=3)"),
         (
+            dst_leaf_of_hosts(prefix([10, 0, 2, 9], 32), 2),
+            "dst_leaf dst=10.0.2.9/32 -> set_dst_leaf_of_hosts(id=2)",
+        ),
+        (
             flow_pin(PinPoint::Transit, &flow, 2, job(7)).unwrap(),
             "flow_pin src=10.0.1.1 dst=10.0.2.1 proto=17 sport=49152 dport=4791 \
              -> pin(path=2, job=7)",

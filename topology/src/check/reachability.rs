@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{hosts_by_plane, join_any, planes_of_switches};
 use crate::fabric::{Fabric, Tier};
 use crate::finding::Finding;
-use crate::ids::SwitchId;
+use crate::ids::{LinkId, SwitchId};
 use crate::paths::next_hops;
 
 pub(super) fn hosts_without_nics(fabric: &Fabric) -> Vec<Finding> {
@@ -17,15 +17,23 @@ pub(super) fn hosts_without_nics(fabric: &Fabric) -> Vec<Finding> {
 }
 
 pub(super) fn disconnected_nics(fabric: &Fabric) -> Vec<Finding> {
-    let cut_off = fabric.nics().iter().filter(|nic| !fabric.is_usable(nic.uplink));
-    cut_off
-        .map(|nic| {
-            let link = fabric.link_name(nic.uplink);
-            let why = if fabric.is_up(nic.uplink) { "drained" } else { "down" };
-            let text = format!("NIC {} is cut off: {link} is {why}", nic.index);
-            Finding::error(&*fabric.host(nic.host).name, text)
+    let nics = fabric.hosts().iter().flat_map(|host| &host.nics);
+    nics.filter_map(|nic| {
+        let links = fabric.ports_of(*nic).map(|port| fabric.nic(port).uplink);
+        let (working, lost): (Vec<_>, Vec<_>) = links.partition(|link| fabric.is_usable(*link));
+        let why = |link: &LinkId| {
+            let why = if fabric.is_up(*link) { "drained" } else { "down" };
+            format!("{} is {why}", fabric.link_name(*link))
+        };
+        let lost: Vec<String> = lost.iter().map(why).collect();
+        let (nic, lost) = (fabric.nic(*nic), Some(lost.join(" and ")).filter(|it| !it.is_empty())?);
+        let host = &*fabric.host(nic.host).name;
+        Some(match working.is_empty() {
+            true => Finding::error(host, format!("NIC {} is cut off: {lost}", nic.index)),
+            false => Finding::warning(host, format!("NIC {} has one port left: {lost}", nic.index)),
         })
-        .collect()
+    })
+    .collect()
 }
 
 /// Leaves that do not reach each other: an error where this keeps hosts apart, a warning where hosts
@@ -97,7 +105,7 @@ fn leaves_with_nics(fabric: &Fabric) -> impl Iterator<Item = SwitchId> + '_ {
 /// The leaves of the NICs of hosts, each set once.
 fn leaf_sets(fabric: &Fabric) -> BTreeSet<BTreeSet<SwitchId>> {
     let nics = fabric.hosts().iter().map(|host| host.nics.iter());
-    let sets = nics.map(|nics| nics.map(|nic| fabric.leaf_of(*nic)).collect());
+    let sets = nics.map(|nics| nics.flat_map(|nic| fabric.leaves_of(*nic).leaves()).collect());
     sets.filter(|leaves: &BTreeSet<SwitchId>| !leaves.is_empty()).collect()
 }
 

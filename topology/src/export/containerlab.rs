@@ -2,7 +2,7 @@
 //! cable.
 //!
 //! Interface `ethN` of a switch is its port N. Interface `eth0` of a container belongs to
-//! containerlab's management, so NIC n of a host is `eth` n+1. Links are in the long form, the one
+//! containerlab's management, so NIC n of a host is `eth` n+1; second ports of NICs come after all NICs. Links are in the long form, the one
 //! in which the schema of containerlab has labels. Labels that begin with `crux.` say
 //! what containerlab has no fields for, so that the file can be imported again.
 //!
@@ -14,8 +14,8 @@ use serde_yaml_ng::Mapping;
 
 use super::facts::{self, Fact};
 use super::yaml_text;
-use crate::fabric::{Fabric, LinkEndpoint, Switch};
-use crate::ids::FabricNode;
+use crate::fabric::{Fabric, Switch};
+use crate::ids::{FabricNode, LinkId};
 use crate::server_address::ServerAddress;
 
 /// Images of the containers.
@@ -57,7 +57,7 @@ pub fn export_containerlab(fabric: &Fabric, images: &ContainerlabImages) -> Stri
         let link = fabric.link(cable);
         let speed = (facts::GBPS, link.bandwidth.gbps().to_string());
         let facts = std::iter::once(speed).chain(scheduler).collect();
-        let ends = [endpoint(fabric, link.from), endpoint(fabric, link.to)];
+        let ends = [endpoint(fabric, cable), endpoint(fabric, cable.reverse())];
         json!({ "type": "veth", "endpoints": ends, "labels": labels(facts) })
     });
     let links: Vec<Value> = links.collect();
@@ -110,10 +110,12 @@ fn labels(facts: Vec<Fact>) -> Map<String, Value> {
     facts.into_iter().map(label).collect()
 }
 
-fn endpoint(fabric: &Fabric, end: LinkEndpoint) -> Value {
-    let interface = match end.node {
-        FabricNode::Host(_) => end.port + 1,
-        FabricNode::Switch(_) => end.port,
+/// The end at which a link leaves.
+fn endpoint(fabric: &Fabric, link: LinkId) -> Value {
+    let (node, port) = (fabric.link(link).from.node, fabric.port_number(link));
+    let interface = match node {
+        FabricNode::Host(_) => port + 1,
+        FabricNode::Switch(_) => port,
     };
-    json!({ "node": fabric.node_name(end.node), "interface": format!("eth{interface}") })
+    json!({ "node": fabric.node_name(node), "interface": format!("eth{interface}") })
 }

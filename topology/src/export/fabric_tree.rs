@@ -139,7 +139,7 @@ fn hosts_by_part(fabric: &Fabric) -> Vec<Vec<&Host>> {
 }
 
 fn leaves_of<'a>(fabric: &'a Fabric, host: &'a Host) -> impl Iterator<Item = SwitchId> + 'a {
-    host.nics.iter().map(|nic| fabric.leaf_of(*nic))
+    host.nics.iter().flat_map(|nic| fabric.leaves_of(*nic).leaves())
 }
 
 /// The switches to which packets climb from any of these leaves; a leaf without uplinks is its own.

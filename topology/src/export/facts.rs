@@ -19,13 +19,14 @@ pub(crate) const GNMI: &str = "gnmi";
 pub(crate) const GPUS: &str = "gpus";
 pub(crate) const IPS: &str = "ips";
 pub(crate) const MACS: &str = "macs";
+pub(crate) const BONDS: &str = "bonds";
 pub(crate) const GBPS: &str = "gbps";
 pub(crate) const PORT_NAMES: &str = "port-names";
 pub(crate) const PORT: &str = "port";
 pub(crate) const SCHEDULER: &str = "scheduler";
 /// What is said of a device.
-pub(crate) const OF_DEVICES: [&str; 8] =
-    [TIER, DEVICE_ID, P4RUNTIME, GNMI, GPUS, IPS, MACS, PORT_NAMES];
+pub(crate) const OF_DEVICES: [&str; 9] =
+    [TIER, DEVICE_ID, P4RUNTIME, GNMI, GPUS, IPS, MACS, BONDS, PORT_NAMES];
 /// What is said of a cable, or of its interfaces.
 pub(crate) const OF_CABLES: [&str; 3] = [GBPS, SCHEDULER, PORT];
 /// Where the labels of a format belong to many programs, ours begin with this.
@@ -59,7 +60,8 @@ pub(crate) fn read_port_names(list: &str) -> Result<BTreeMap<String, u32>, &str>
     named.collect()
 }
 
-/// The GPUs of a host, and the Ethernet addresses of its NICs unless all follow from the others.
+/// The GPUs of a host, the Ethernet addresses of its NICs unless all follow from the others, and
+/// which of its interfaces are two ports of one NIC, by their numbers: `0+8,1+9`.
 pub(crate) fn host_facts(fabric: &Fabric, host: &Host) -> Vec<Fact> {
     let nics = || host.nics.iter().map(|nic| fabric.nic(*nic));
     let mut facts = vec![(GPUS, host.gpus.to_string())];
@@ -67,7 +69,28 @@ pub(crate) fn host_facts(fabric: &Fabric, host: &Host) -> Vec<Fact> {
         let macs: Vec<String> = nics().map(|nic| nic.mac.to_string()).collect();
         facts.push((MACS, macs.join(",")));
     }
+    let bonds = host.nics.iter().filter_map(|nic| {
+        let ports = [*nic, fabric.nic(*nic).bond?];
+        let [first, second] = ports.map(|port| fabric.port_number(fabric.nic(port).uplink));
+        Some(format!("{first}+{second}"))
+    });
+    let bonds: Vec<String> = bonds.collect();
+    if !bonds.is_empty() {
+        facts.push((BONDS, bonds.join(",")));
+    }
     facts
+}
+
+/// The reverse of the list of bonds: numbers of interfaces, each with that of the first port of its
+/// NIC; the part that is none in an error.
+pub(crate) fn read_bonds(list: &str) -> Result<BTreeMap<usize, usize>, &str> {
+    let parts = list.split(',').filter(|part| !part.is_empty());
+    let bonds = parts.map(|part| {
+        let (first, second) = part.split_once('+').ok_or(part)?;
+        let number = |text: &str| text.parse().map_err(|_| part);
+        Ok((number(second)?, number(first)?))
+    });
+    bonds.collect()
 }
 
 /// The addresses of a host, in the order of its NICs.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::facts::{self, Fact};
 use crate::fabric::{Fabric, LinkEndpoint};
-use crate::ids::FabricNode;
+use crate::ids::{FabricNode, LinkId};
 
 /// Columns of devices.
 pub(crate) const DEVICE_COLUMNS: &str = "name,role,device_type,site,status,description";
@@ -87,9 +87,10 @@ fn interface_rows(fabric: &Fabric) -> Vec<String> {
         let is_exact = speed / KBPS_PER_GBPS == gbps;
         let exact = (!is_exact).then(|| (facts::GBPS, gbps.to_string()));
         let facts: Vec<Fact> = scheduler.into_iter().chain(exact).collect();
-        [link.from, link.to].map(|end| {
+        [cable, cable.reverse()].map(|link| {
+            let end = fabric.link(link).from;
             let device = cell(fabric.node_name(end.node));
-            let name = interface_name(fabric, end);
+            let name = interface_name(fabric, link);
             // A name of the switch's own need not have the number of the port.
             let is_named = own_port_name(fabric, end).is_some();
             let number = is_named.then(|| (facts::PORT, end.port.to_string()));
@@ -119,17 +120,19 @@ fn description(facts: Vec<Fact>) -> String {
 }
 
 fn cable_rows(fabric: &Fabric) -> Vec<String> {
-    let side = |end: LinkEndpoint| {
-        let name = cell(fabric.node_name(end.node));
-        format!("{name},dcim.interface,{}", interface_name(fabric, end))
+    let side = |link: LinkId| {
+        let name = cell(fabric.node_name(fabric.link(link).from.node));
+        format!("{name},dcim.interface,{}", interface_name(fabric, link))
     };
-    let links = fabric.cables().map(|cable| fabric.link(cable));
-    links.map(|link| format!("{},{},connected", side(link.from), side(link.to))).collect()
+    let cables = fabric.cables();
+    cables.map(|cable| format!("{},{},connected", side(cable), side(cable.reverse()))).collect()
 }
 
-fn interface_name(fabric: &Fabric, end: LinkEndpoint) -> String {
+/// The interface at which a link leaves.
+fn interface_name(fabric: &Fabric, link: LinkId) -> String {
+    let end = fabric.link(link).from;
     match (end.node, own_port_name(fabric, end)) {
-        (FabricNode::Host(_), _) => format!("nic{}", end.port),
+        (FabricNode::Host(_), _) => format!("nic{}", fabric.port_number(link)),
         (FabricNode::Switch(_), Some(name)) => cell(name),
         (FabricNode::Switch(_), None) => format!("port{}", end.port),
     }

@@ -68,8 +68,8 @@ pub fn export_p4utils(fabric: &Fabric, program: &str) -> String {
         if gbps * 1e3 <= MOST_MBPS {
             own.insert("bw".to_owned(), (gbps * 1e3).into());
         }
-        own.insert("port1".to_owned(), link.from.port.into());
-        own.insert("port2".to_owned(), link.to.port.into());
+        own.insert("port1".to_owned(), fabric.port_number(cable).into());
+        own.insert("port2".to_owned(), fabric.port_number(cable.reverse()).into());
         json!([fabric.node_name(link.from.node), fabric.node_name(link.to.node), own])
     });
     let document = ExportedApp {

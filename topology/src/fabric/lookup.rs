@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Fabric, LinkEndpoint};
+use super::{Destination, Fabric, LinkEndpoint};
 use crate::ids::{FabricNode, HostId, LinkId, NicId, SwitchId};
 
 /// A range of IP addresses that begin with the same bits.
@@ -36,14 +36,15 @@ impl Fabric {
     pub fn endpoint_named(&self, name: &str) -> Option<LinkEndpoint> {
         let (node, port) = name.rsplit_once(':')?;
         let endpoint = LinkEndpoint { node: self.node_named(node)?, port: port.parse().ok()? };
-        self.link_at(endpoint).map(|_| endpoint)
+        self.links_at(endpoint).next().map(|_| endpoint)
     }
 
     /// The link of that name, `leaf1:4>spine1:1`: the reverse of [`Fabric::link_name`].
     pub fn link_named(&self, name: &str) -> Option<LinkId> {
         let (from, to) = name.split_once('>')?;
-        let link = self.link_at(self.endpoint_named(from)?)?;
-        (self.endpoint_named(to)? == self.link(link).to).then_some(link)
+        let to = self.endpoint_named(to)?;
+        let mut links = self.links_at(self.endpoint_named(from)?);
+        links.find(|link| self.link(*link).to == to)
     }
 
     /// The links from the first to the second of two neighbours, `leaf1-spine1` or `h1-leaf1`,
@@ -69,7 +70,8 @@ impl Fabric {
     pub fn links_from(&self, node: FabricNode) -> Vec<LinkId> {
         let mut links: Vec<LinkId> = match node {
             FabricNode::Host(host) => {
-                self.host(host).nics.iter().map(|&nic| self.nic(nic).uplink).collect()
+                let ports = self.host(host).nics.iter().flat_map(|nic| self.ports_of(*nic));
+                ports.map(|port| self.nic(port).uplink).collect()
             }
             FabricNode::Switch(switch) => self.switch(switch).ports.values().copied().collect(),
         };
@@ -77,25 +79,29 @@ impl Fabric {
         links
     }
 
-    /// The link that leaves through a port.
-    pub fn link_at(&self, endpoint: LinkEndpoint) -> Option<LinkId> {
-        match endpoint.node {
-            FabricNode::Host(host) => {
-                self.nic_of(host, endpoint.port).map(|nic| self.nic(nic).uplink)
+    /// The links that leave through a port of a switch or a NIC of a host; two where the NIC has two
+    /// ports.
+    pub fn links_at(&self, endpoint: LinkEndpoint) -> impl Iterator<Item = LinkId> + '_ {
+        let (nic, of_switch) = match endpoint.node {
+            FabricNode::Host(host) => (self.nic_of(host, endpoint.port), None),
+            FabricNode::Switch(switch) => {
+                (None, self.switch(switch).ports.get(&endpoint.port).copied())
             }
-            FabricNode::Switch(switch) => self.switch(switch).ports.get(&endpoint.port).copied(),
-        }
+        };
+        let ports = nic.into_iter().flat_map(|nic| self.ports_of(nic));
+        ports.map(|port| self.nic(port).uplink).chain(of_switch)
     }
 
-    /// The NIC that a link leads to; `None` for a link to a switch.
+    /// The NIC, or the port of it, that a link leads to; `None` for a link to a switch.
     pub fn nic_after(&self, link: LinkId) -> Option<NicId> {
-        match self.link(link).to {
-            LinkEndpoint { node: FabricNode::Host(host), port } => self.nic_of(host, port),
-            _ => None,
-        }
+        let LinkEndpoint { node: FabricNode::Host(host), port } = self.link(link).to else {
+            return None;
+        };
+        let mut ports = self.ports_of(self.nic_of(host, port)?);
+        ports.find(|port| self.nic(*port).uplink == link.reverse())
     }
 
-    /// The NICs that are connected to a leaf, by the leaf's ports.
+    /// The NICs, or ports of them, that are connected to a leaf, by the leaf's ports.
     pub fn nics_on(&self, leaf: SwitchId) -> impl Iterator<Item = NicId> + '_ {
         self.switch(leaf).ports.values().filter_map(|&link| self.nic_after(link))
     }
@@ -105,16 +111,11 @@ impl Fabric {
         self.nics_on(leaf).map(|nic| self.nic(nic).host).collect()
     }
 
-    /// The addresses that are routed to a leaf, ascending: the /24 or /64 of each of its NICs where
-    /// no NIC of another leaf is in it, else the NIC's own /32 or /128.
-    pub fn leaf_prefixes(&self, leaf: SwitchId) -> BTreeSet<AddressPrefix> {
-        self.nics_on(leaf).map(|nic| self.prefix_of(self.nic(nic).ip, leaf)).collect()
-    }
-
-    fn prefix_of(&self, ip: IpAddr, leaf: SwitchId) -> AddressPrefix {
+    /// The usual subnet of an address where all its NICs are at this destination, else the address.
+    pub(super) fn prefix_of(&self, ip: IpAddr, destination: Destination) -> AddressPrefix {
         let (subnet, last) = subnet_of(ip);
         let mut neighbours = self.structure.nic_addresses.range(subnet.address..=last);
-        match neighbours.all(|(_, &nic)| self.leaf_of(nic) == leaf) {
+        match neighbours.all(|(_, &nic)| self.leaves_of(nic) == destination) {
             true => subnet,
             false => AddressPrefix { address: ip, length: if ip.is_ipv4() { 32 } else { 128 } },
         }
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(hosts, [0, 1, 2, 3, 4, 5]);
         let nics = fabric.nics_on(leaf1).map(|nic| fabric.nic(nic).index);
         assert_eq!(nics.collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
-        let prefixes = fabric.leaf_prefixes(leaf1);
+        let prefixes = fabric.prefixes_of(leaf1.into());
         assert_eq!(prefixes.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.1.0/24"]);
     }
 
@@ -200,7 +201,7 @@ mod tests {
         let fabric = Fabric::try_from(&document).unwrap();
         let prefixes = |leaf: &str| -> Vec<String> {
             let leaf = fabric.switch_named(leaf).unwrap();
-            fabric.leaf_prefixes(leaf).iter().map(ToString::to_string).collect()
+            fabric.prefixes_of(leaf.into()).iter().map(ToString::to_string).collect()
         };
         assert_eq!(prefixes("leaf1"), ["10.0.1.1/32", "10.0.1.2/32", "10.0.1.3/32"]);
         assert_eq!(prefixes("leaf2"), ["10.0.1.77/32", "10.0.2.0/24"]);

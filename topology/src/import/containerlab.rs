@@ -269,7 +269,16 @@ impl LabReader {
         let is_complete = matches!(role, DeviceRole::Switch(Some(_)))
             || role == DeviceRole::Host && node.states_gpus;
         let (addresses, macs) = (BTreeMap::new(), BTreeMap::new());
-        self.devices.push(ListedDevice { name, field, role, is_complete, facts, addresses, macs });
+        self.devices.push(ListedDevice {
+            name,
+            field,
+            role,
+            is_complete,
+            facts,
+            addresses,
+            macs,
+            bonds: BTreeMap::new(),
+        });
         Ok(())
     }
 

@@ -18,7 +18,9 @@ use crate::export::facts;
 use crate::fabric::{Fabric, LinkScheduler, Tier};
 use crate::finding::list_names;
 use crate::ids::SwitchId;
-use crate::spec::{BOND_REMEDY, FabricDocument, HostDocument, LinkDocument, SwitchDocument};
+use crate::spec::{
+    CABLES_OF_NIC, FabricDocument, HostDocument, LinkDocument, PORTS_REMEDY, SwitchDocument,
+};
 use crate::units::MacAddress;
 
 /// What is assumed where a file does not say it.
@@ -51,6 +53,8 @@ pub(super) struct ListedDevice {
     pub(super) addresses: BTreeMap<String, String>,
     /// Ethernet addresses by interface.
     pub(super) macs: BTreeMap<String, String>,
+    /// Interfaces that are the second port of a NIC, with that of the first.
+    pub(super) bonds: BTreeMap<String, String>,
 }
 
 /// What a file says that a device is.
@@ -140,6 +144,7 @@ impl Inventory {
         self.check_interfaces()?;
         self.resolve_roles()?;
         self.check_host_cables()?;
+        self.read_bonds()?;
         if self.switches().next().is_none() {
             return Err(self.no_switch_error());
         }
@@ -186,24 +191,39 @@ impl Inventory {
         Ok(())
     }
 
-    /// An interface has one cable.
-    fn check_interfaces(&self) -> Result<(), ImportError> {
-        let mut used: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    /// An interface of a switch has one cable; that of a host may be a bond of two.
+    fn check_interfaces(&mut self) -> Result<(), ImportError> {
+        let mut used: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
         let is_switch = |device: &&ListedDevice| matches!(device.role, DeviceRole::Switch(_));
         let switches = self.devices.iter().filter(is_switch);
         let switches: BTreeSet<&str> = switches.map(|switch| switch.name.as_str()).collect();
         for cable in &self.cables {
             for end in &cable.ends {
                 let interface = (end.device.as_str(), end.interface.as_str());
-                if let Some(first) = used.insert(interface, &cable.field) {
-                    let hint = match switches.contains(end.device.as_str()) {
-                        true => String::new(),
-                        false => format!("; {BOND_REMEDY}"),
-                    };
-                    let problem = format!("{end} already has the cable of {first}{hint}");
+                let fields = used.entry(interface).or_default();
+                let (cables_max, hint) = match switches.contains(end.device.as_str()) {
+                    true => (1, String::new()),
+                    false => (CABLES_OF_NIC, format!("; {PORTS_REMEDY}")),
+                };
+                if fields.len() == cables_max {
+                    let fields = fields.join(" and ");
+                    let problem = format!("{end} already has the cable of {fields}{hint}");
                     return Err(field_error(&cable.field, problem));
                 }
+                fields.push(&cable.field);
             }
+        }
+        let bonds = used.into_iter().filter(|(_, fields)| fields.len() > 1);
+        let bonds: Vec<String> =
+            bonds.map(|((device, interface), _)| format!("{device}:{interface}")).collect();
+        if !bonds.is_empty() {
+            let names: Vec<&str> = bonds.iter().map(String::as_str).collect();
+            let sentence = format!(
+                "bonds of {} interfaces with two cables: {}",
+                names.len(),
+                list_names(&names)
+            );
+            self.notes.assumptions.push(sentence);
         }
         Ok(())
     }
@@ -236,6 +256,46 @@ impl Inventory {
         Ok(())
     }
 
+    /// The bonds of which hosts state the numbers of the interfaces.
+    fn read_bonds(&mut self) -> Result<(), ImportError> {
+        let interfaces = self.interfaces_by_device();
+        let mut bonds = Vec::new();
+        for host in self.hosts() {
+            let Some(list) = host.facts.get(facts::BONDS) else {
+                continue;
+            };
+            let refuse = |part: &str| {
+                let problem =
+                    format!("bonds {part:?} is none: write FIRST+SECOND, numbers of interfaces");
+                field_error(&host.field, problem)
+            };
+            let own = interfaces.get(host.name.as_str());
+            let name = |number: usize| {
+                let name = own.and_then(|own| own.keys().nth(number));
+                name.map(|name| name.text.to_owned()).ok_or_else(|| refuse(list))
+            };
+            let numbers = facts::read_bonds(list).map_err(refuse)?.into_iter();
+            let named = numbers.map(|(second, first)| Ok((name(second)?, name(first)?)));
+            bonds.push((host.name.clone(), named.collect::<Result<_, ImportError>>()?));
+        }
+        let bonds: BTreeMap<String, BTreeMap<String, String>> = bonds.into_iter().collect();
+        for device in &mut self.devices {
+            device.bonds.extend(bonds.get(&device.name).cloned().unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// The interfaces with a cable, in natural order, with the number of a port where it is stated.
+    fn interfaces_by_device(&self) -> BTreeMap<&str, BTreeMap<NaturalName<'_>, Option<u32>>> {
+        let mut interfaces: BTreeMap<&str, BTreeMap<NaturalName<'_>, Option<u32>>> =
+            BTreeMap::new();
+        for end in self.cables.iter().flat_map(|cable| &cable.ends) {
+            let name = NaturalName::of(&end.interface);
+            interfaces.entry(&end.device).or_default().insert(name, end.port);
+        }
+        interfaces
+    }
+
     fn switches(&self) -> impl Iterator<Item = (&ListedDevice, Tier)> {
         self.devices.iter().filter_map(|device| match device.role {
             DeviceRole::Switch(tier) => Some((device, tier?)),
@@ -248,17 +308,14 @@ impl Inventory {
     }
 
     fn number_ports(&mut self) -> PortNumbers {
-        let mut interfaces: BTreeMap<&str, BTreeMap<NaturalName<'_>, Option<u32>>> =
-            BTreeMap::new();
-        for end in self.cables.iter().flat_map(|cable| &cable.ends) {
-            let name = NaturalName::of(&end.interface);
-            interfaces.entry(&end.device).or_default().insert(name, end.port);
-        }
         let mut ports = PortNumbers::new();
         let mut renumbered = Vec::new();
-        let hosts: BTreeSet<&str> = self.hosts().map(|host| host.name.as_str()).collect();
-        for (device, names) in interfaces {
-            let is_host = hosts.contains(device);
+        let hosts: BTreeMap<&str, &ListedDevice> =
+            self.hosts().map(|host| (host.name.as_str(), host)).collect();
+        for (device, mut names) in self.interfaces_by_device() {
+            let is_host = hosts.contains_key(device);
+            let bonds = hosts.get(device).map(|host| &host.bonds);
+            names.retain(|name, _| bonds.is_none_or(|bonds| !bonds.contains_key(name.text)));
             let written: Vec<Option<u32>> = names
                 .iter()
                 .map(|(name, stated)| stated.or_else(|| name.last_number().filter(is_usual_port)))
@@ -277,6 +334,10 @@ impl Inventory {
                 };
                 let port = written.filter(|_| is_written).unwrap_or(port);
                 ports.insert((device.to_owned(), name.text.to_owned()), port);
+            }
+            for (second, first) in bonds.into_iter().flatten() {
+                let of_first = ports.get(&(device.to_owned(), first.clone())).copied();
+                ports.extend(of_first.map(|port| ((device.to_owned(), second.clone()), port)));
             }
         }
         if !renumbered.is_empty() {
@@ -343,7 +404,7 @@ impl Inventory {
         assumptions: &InventoryAssumptions,
         taken: &mut TakenAssumptions,
     ) -> Result<Vec<HostDocument>, ImportError> {
-        let mut generated = GeneratedAddresses::new(self);
+        let mut generated = GeneratedAddresses::new(self, ports);
         let hosts = self.hosts().map(|host| {
             let gpus = match host.number::<u32>(facts::GPUS)? {
                 Some(gpus) => gpus,
@@ -444,31 +505,35 @@ impl ListedDevice {
         ports: &PortNumbers,
         missing: MissingAddress,
     ) -> Result<Vec<Option<String>>, ImportError> {
-        let find = |interface: &str| match self.addresses.get(interface) {
-            None if missing == MissingAddress::Refuse => {
-                let problem = format!("{interface} has a cable, but no address: add one");
-                Err(field_error(&self.field, problem))
+        let find = |interfaces: Vec<&str>| {
+            let found = interfaces.iter().find_map(|name| self.addresses.get(*name));
+            if found.is_none() && missing == MissingAddress::Refuse {
+                let problem = format!("{} has a cable, but no address: add one", interfaces[0]);
+                return Err(field_error(&self.field, problem));
             }
-            found => Ok(found.cloned()),
+            Ok(found.cloned())
         };
-        self.interfaces_in_order(ports).into_iter().map(find).collect()
+        self.interfaces_of_nics(ports).into_iter().map(find).collect()
     }
 
     /// Ethernet addresses in the order of its NICs; one that is not listed follows from the IP
     /// address.
     fn listed_macs(&self, ports: &PortNumbers, ips: &[String]) -> Vec<String> {
-        let macs = self.interfaces_in_order(ports).into_iter().zip(ips).map(|(interface, ip)| {
-            let listed = self.macs.get(interface).cloned();
+        let macs = self.interfaces_of_nics(ports).into_iter().zip(ips).map(|(interfaces, ip)| {
+            let listed = interfaces.iter().find_map(|name| self.macs.get(*name)).cloned();
             let made = || ip.parse().map(|ip| MacAddress::from_ip(ip).to_string());
             listed.unwrap_or_else(|| made().unwrap_or_default())
         });
         macs.collect()
     }
 
-    fn interfaces_in_order<'a>(&self, ports: &'a PortNumbers) -> Vec<&'a str> {
-        let mut own: Vec<(&str, u32)> = interfaces_of(&self.name, ports).collect();
-        own.sort_by_key(|(_, port)| *port);
-        own.into_iter().map(|(interface, _)| interface).collect()
+    /// The interfaces of each NIC, the NICs in order.
+    fn interfaces_of_nics<'a>(&self, ports: &'a PortNumbers) -> Vec<Vec<&'a str>> {
+        let mut by_port: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+        for (interface, port) in interfaces_of(&self.name, ports) {
+            by_port.entry(port).or_default().push(interface);
+        }
+        by_port.into_values().collect()
     }
 }
 
@@ -510,7 +575,7 @@ impl ListedCable {
 
 /// Addresses by the place of a NIC on its leaf, as of generated fabrics.
 struct GeneratedAddresses {
-    /// The leaf of each interface with a cable to one, by host, in natural order.
+    /// The leaf of each NIC with a cable to one, of several the first, by host, in order.
     uplinks: BTreeMap<String, Vec<SwitchId>>,
     /// NICs that have an address, by leaf.
     places: BTreeMap<SwitchId, u32>,
@@ -520,23 +585,21 @@ struct GeneratedAddresses {
 }
 
 impl GeneratedAddresses {
-    fn new(inventory: &Inventory) -> Self {
+    fn new(inventory: &Inventory, ports: &PortNumbers) -> Self {
         let leaves = inventory.switches().filter(|(_, tier)| *tier == Tier::Leaf);
         let leaves = leaves.enumerate().map(|(index, (leaf, _))| (&*leaf.name, index.into()));
         let leaves: BTreeMap<&str, SwitchId> = leaves.collect();
-        let mut uplinks: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        let mut uplinks: BTreeMap<&str, BTreeMap<u32, SwitchId>> = BTreeMap::new();
         for [a, b] in inventory.cables.iter().map(|cable| &cable.ends) {
             for (host, other) in [(a, b), (b, a)] {
                 if let Some(leaf) = leaves.get(other.device.as_str()) {
-                    let interface = NaturalName::of(&host.interface);
-                    uplinks.entry(&host.device).or_default().push((interface, *leaf));
+                    let port = ports[&(host.device.clone(), host.interface.clone())];
+                    uplinks.entry(&host.device).or_default().entry(port).or_insert(*leaf);
                 }
             }
         }
-        let in_order = uplinks.into_iter().map(|(host, mut interfaces)| {
-            interfaces.sort();
-            (host.to_owned(), interfaces.into_iter().map(|(_, leaf)| leaf).collect())
-        });
+        let in_order =
+            uplinks.into_iter().map(|(host, nics)| (host.to_owned(), nics.into_values().collect()));
         let listed = inventory.hosts().flat_map(|host| {
             let facts = host.facts.get(facts::IPS).into_iter().flat_map(|list| split_list(list));
             host.addresses.values().cloned().chain(facts).collect::<Vec<_>>()

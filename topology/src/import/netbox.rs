@@ -23,7 +23,7 @@ use super::{ImportError, ImportedFabric, NetboxTable};
 use crate::export::facts;
 use crate::export::netbox::{INTERFACE_TYPES, KBPS_PER_GBPS};
 use crate::finding::count_noun;
-use crate::spec::BOND_REMEDY;
+use crate::spec::PORTS_REMEDY;
 
 const NAME: Column = &["name"];
 const ROLE: Column = &["role", "device_role", "device role"];
@@ -101,7 +101,8 @@ pub fn import_netbox(
         let cabled = cabled_interfaces(&cables_of);
         let by_device = read_addresses(addresses, &index, &cabled, &mut notes)?;
         for device in &mut listed {
-            device.addresses = by_device.get(&device.name).cloned().unwrap_or_default();
+            let of_device = by_device.get(&device.name).cloned().unwrap_or_default();
+            (device.addresses, device.bonds) = (of_device.addresses, of_device.bonds);
         }
     }
     count_unused(&devices, &[NAME, ROLE, SITE, STATUS, DESCRIPTION], &mut notes);
@@ -200,6 +201,7 @@ fn listed_devices(devices: &CsvTable, notes: &mut ImportNotes) -> Vec<ListedDevi
             facts,
             addresses: BTreeMap::new(),
             macs: BTreeMap::new(),
+            bonds: BTreeMap::new(),
         })
     });
     let listed = listed.collect();
@@ -365,29 +367,38 @@ fn cabled_interfaces(cables: &[ListedCable]) -> BTreeSet<(String, String)> {
     ends.map(|end| (end.device.clone(), end.interface.clone())).collect()
 }
 
-/// Addresses by device and interface. One of an interface without a cable counts for the one below
-/// it that has one.
+/// Addresses and bonds of a device, by interface.
+#[derive(Clone, Default)]
+struct DeviceAddresses {
+    addresses: BTreeMap<String, String>,
+    /// The second cabled interface below an address with two, with the first.
+    bonds: BTreeMap<String, String>,
+}
+
+/// Addresses by device. One of an interface without a cable counts for those below it that have one:
+/// two are a bond.
 fn read_addresses(
     table: &CsvTable,
     interfaces: &Interfaces<'_>,
     cabled: &BTreeSet<(String, String)>,
     notes: &mut ImportNotes,
-) -> Result<BTreeMap<String, BTreeMap<String, String>>, ImportError> {
-    let mut by_device: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+) -> Result<BTreeMap<String, DeviceAddresses>, ImportError> {
+    let mut by_device: BTreeMap<String, DeviceAddresses> = BTreeMap::new();
     for row in table.rows() {
         let (device, interface) = (row.cell(ADDRESS_DEVICE), row.cell(INTERFACE));
         let address = row.cell(ADDRESS);
         let name = format!("{address} of {device}:{interface}");
         let below = cabled_below(interfaces, cabled, (device, interface));
-        let cabled = match &below[..] {
-            [one] => one,
+        let (cabled, second) = match &below[..] {
+            [one] => (one, None),
+            [one, other] => (one, Some(*other)),
             [] => {
                 notes.leave_out("address", "its interface has no cable of the fabric", name);
                 continue;
             }
             several => {
                 let problem = format!(
-                    "{device}:{interface} has one address for {} cables ({}); {BOND_REMEDY}",
+                    "{device}:{interface} has one address for {} cables ({}); {PORTS_REMEDY}",
                     several.len(),
                     several.join(", ")
                 );
@@ -395,7 +406,9 @@ fn read_addresses(
             }
         };
         let (ip, _) = address.split_once('/').unwrap_or((address, ""));
-        let own = by_device.entry(device.to_owned()).or_default();
+        let DeviceAddresses { addresses: own, bonds } =
+            by_device.entry(device.to_owned()).or_default();
+        bonds.extend(second.map(|second| (second.to_owned(), (*cabled).to_owned())));
         if own.contains_key(*cabled) {
             notes.leave_out("address", "its interface has another one before it", name);
         } else {

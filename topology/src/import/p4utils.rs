@@ -138,7 +138,7 @@ fn listed_device(
 ) -> ListedDevice {
     let is_complete = facts.contains_key(facts::TIER) || facts.contains_key(facts::GPUS);
     let (addresses, macs) = (BTreeMap::new(), BTreeMap::new());
-    ListedDevice { name, field, role, is_complete, facts, addresses, macs }
+    ListedDevice { name, field, role, is_complete, facts, addresses, macs, bonds: BTreeMap::new() }
 }
 
 /// A link; its own options come before the defaults of the topology.

@@ -278,6 +278,7 @@ fn list_devices(switches: &[SonicSwitch], notes: &mut ImportNotes) -> Vec<Listed
             facts: BTreeMap::new(),
             addresses: BTreeMap::new(),
             macs: BTreeMap::new(),
+            bonds: BTreeMap::new(),
         });
     }
     if !has_leaves && stated.iter().any(|kind| role_of_type(kind).is_some()) {

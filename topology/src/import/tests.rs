@@ -73,6 +73,29 @@ fn a_lab_that_says_little_is_completed_and_says_with_what() {
 }
 
 #[test]
+fn an_interface_of_a_host_with_two_cables_is_a_bond_and_with_three_a_mistake() {
+    let ports = |text: &str| {
+        let imported = lab(text).unwrap();
+        (cables(&imported.fabric)[..3].to_vec(), imported.assumptions)
+    };
+    let bond = LAB.replacen("a:eth10,", "a:eth1,", 1);
+    let (links, assumed) = ports(&bond);
+    assert_eq!(links, ["a:0 leaf1:1 400", "a:0 leaf2:1 400", "a:1 leaf2:2 400"]);
+    assert!(assumed.contains(&"bonds of 1 interfaces with two cables: a:eth1".to_owned()));
+    let error = lab(&bond.replacen("a:eth2,", "a:eth1,", 1)).unwrap_err().to_string();
+    let text = "topology.links[2]: a:eth1 already has the cable of topology.links[0] and \
+                topology.links[1]; a NIC has one cable, or two as a bond";
+    assert!(error.starts_with(text), "{error}");
+    // Two interfaces are a bond where the host says so, by their places.
+    let stated = LAB.replacen("group: server", "labels: { crux.bonds: 0+2, crux.gpus: 8 }", 1);
+    assert_eq!(ports(&stated).0, links);
+    for wrong in ["0+9", "0", "a+b"] {
+        let error = lab(&stated.replacen("0+2", wrong, 1)).unwrap_err().to_string();
+        assert!(error.contains("topology.nodes.a: bonds"), "{error}");
+    }
+}
+
+#[test]
 fn a_mistake_in_a_lab_is_named_by_its_field_with_a_remedy() {
     for (good, bad, expected) in [
         ("crux.tier: spine", "crux.tier: top", "topology.nodes.spine1: crux.tier \"top\" is none"),
@@ -87,11 +110,10 @@ fn a_mistake_in_a_lab_is_named_by_its_field_with_a_remedy() {
         ("a:eth1,", "a:eth0,", "topology.links[0]: a:eth0 belongs to containerlab: use eth1"),
         ("type: veth", "type: wire", "topology.links[3]: a link of type wire is unknown"),
         (
-            "a:eth10,",
-            "a:eth1,",
-            "topology.links[1]: a:eth1 already has the cable of topology.links[0]",
+            "[leaf2:e1-49,",
+            "[leaf1:e1-1,",
+            "topology.links[5]: leaf1:e1-1 already has the cable of topology.links[0]",
         ),
-        ("a:eth10,", "a:eth1,", "If this is a bond"),
         ("  links:", "links:", "links: stands beside topology"),
         ("  links:", "  link:", "topology.link: unknown key; did you mean links?"),
         ("  links:", "  {{ range }}:", "this is a template: render it first"),

@@ -20,10 +20,13 @@ use crate::lossless::SwitchQueues;
 use crate::server_address::ServerAddress;
 use crate::units::MacAddress;
 
-/// What to do with a NIC that has two cables or shares its address: both are how bonds look.
-pub(crate) const BOND_REMEDY: &str = "a NIC has one cable and an address of its own. If this is a bond (two ports under one address, \
-     perhaps to two leaves), write it as two NICs with an address each, one for each port; the \
-     common address and the change of port inside the bond are lost";
+/// What to do with NICs that share an address: they are how bonds look elsewhere.
+pub(super) const BOND_REMEDY: &str = "each NIC has an address of its own. If this is a bond (two ports under one address, perhaps to \
+     two leaves), write it as one NIC with two cables: its address once, and its end in two links";
+/// Cables of a NIC: of a bond, one for each port.
+pub(crate) const CABLES_OF_NIC: usize = 2;
+/// What to do with more.
+pub(crate) const PORTS_REMEDY: &str = "a NIC has one cable, or two as a bond; write further cables as NICs with addresses of their own";
 
 /// The document that describes `fabric` in full; reading it gives an equal fabric in which
 /// everything works.
@@ -243,24 +246,24 @@ fn parse_cables(
     names: &NodeNames<'_>,
 ) -> Result<Vec<DraftCable>, FabricFieldError> {
     let mut cables = Vec::with_capacity(document.links.len());
-    let mut used: BTreeMap<LinkEndpoint, String> = BTreeMap::new();
+    let mut used: BTreeMap<LinkEndpoint, Vec<String>> = BTreeMap::new();
     for (index, link) in document.links.iter().enumerate() {
         let mut end = |text: &str, side: &str| {
             let field = format!("links[{index}].{side}");
             let endpoint = names
                 .parse_endpoint(text)
                 .map_err(|problem| FabricFieldError::new(&*field, problem))?;
-            match used.insert(endpoint, field.clone()) {
-                Some(first) => {
-                    let hint = match endpoint.node {
-                        FabricNode::Host(_) => format!("; {BOND_REMEDY}"),
-                        FabricNode::Switch(_) => String::new(),
-                    };
-                    let problem = format!("{text} is already used by {first}{hint}");
-                    Err(FabricFieldError::new(field, problem))
-                }
-                None => Ok(endpoint),
+            let fields = used.entry(endpoint).or_default();
+            let (cables_max, hint) = match endpoint.node {
+                FabricNode::Host(_) => (CABLES_OF_NIC, format!("; {PORTS_REMEDY}")),
+                FabricNode::Switch(_) => (1, String::new()),
+            };
+            if fields.len() == cables_max {
+                let problem = format!("{text} is already used by {}{hint}", fields.join(" and "));
+                return Err(FabricFieldError::new(field, problem));
             }
+            fields.push(field);
+            Ok(endpoint)
         };
         let (a, b) = (end(&link.a, "a")?, end(&link.b, "b")?);
         let nodes = check_connection(document, a.node, b.node);

@@ -135,8 +135,9 @@ impl HostCluster {
         }
         let MessageSegment { psn, payload, first, last } = segment;
         let body = PacketBody::Data { psn, payload, first, last };
+        let port = self.ports.sending_port(connection.source, &connection.forward);
         roce::write_packet(&connection.forward, body, &mut self.packet);
-        out.send_packet(connection.source.0, &self.packet);
+        out.send_packet(port.0, &self.packet);
     }
 
     /// Puts a packet that has arrived into the queue of a link of its host, or gives it to its

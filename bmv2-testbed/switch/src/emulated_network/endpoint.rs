@@ -5,6 +5,7 @@
 
 use std::any::Any;
 
+use super::WireState;
 use crate::scheduler::LevelPause;
 use crate::time::Nanos;
 
@@ -19,6 +20,17 @@ pub trait NetworkEndpoint: Any + Send {
     /// The switch at a NIC pauses a priority or ends that. What was handed over already is sent. An
     /// endpoint that does nothing here sends on, and what the switch has no headroom for is lost.
     fn handle_pause(&mut self, _nic: NicPause, _now: Nanos, _out: &mut EndpointOutbox) {}
+
+    /// The wire of a NIC is cut, or works again, as the loss of light tells a real one. An endpoint
+    /// that does nothing here sends on, and what it sends is lost.
+    fn handle_carrier(
+        &mut self,
+        _nic: u32,
+        _carrier: WireState,
+        _now: Nanos,
+        _out: &mut EndpointOutbox,
+    ) {
+    }
 }
 
 /// A pause, or its end, at a NIC.

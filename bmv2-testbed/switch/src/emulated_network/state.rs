@@ -255,7 +255,14 @@ impl NetworkState {
         }
         let lanes = self.directions.iter().skip(wire.0 as usize * 2).take(2);
         let ends: Vec<WireEnd> = lanes.map(|lane| lane.from).collect();
-        ends.into_iter().for_each(|end| self.publish_port_states(end));
+        for end in ends {
+            self.publish_port_states(end);
+            if let WireEnd::Nic(endpoint, nic) = end {
+                let node = &mut self.endpoints[endpoint.0 as usize];
+                node.endpoint.handle_carrier(nic, state, self.now, &mut self.outbox);
+                self.deliver_outbox(endpoint.0);
+            }
+        }
     }
 
     /// Has one direction of a wire carry so many bits a second.

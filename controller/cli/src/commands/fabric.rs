@@ -144,7 +144,7 @@ fn fabric_summary(fabric: &Fabric) -> String {
          {} cables",
         fabric.name(),
         fabric.hosts().len(),
-        fabric.nics().len(),
+        fabric.hosts().iter().map(|host| host.nics.len()).sum::<usize>(),
         fabric.links().len() / 2,
     )
 }

@@ -29,6 +29,12 @@ impl Lab {
         Self::serving(&spec, |_| true, options).await
     }
 
+    /// As many, each NIC a bond of two ports to two leaves.
+    pub(crate) async fn dual_homed(options: ServiceOptions) -> Result<Self, Failed> {
+        let spec = ClosSpec { leaves: 24, spines: 8, hosts_per_leaf: 4, ..ClosSpec::default() };
+        Self::serving(&ClosSpec { ports_per_nic: 2, ..spec }, |_| true, options).await
+    }
+
     /// 2 leaves and 2 spines of which only the first leaf is there, empty.
     pub(crate) async fn of_one_leaf(options: ServiceOptions) -> Result<Self, Failed> {
         Self::serving(&small(), |switch| switch.device_id == 1, options).await

@@ -45,9 +45,10 @@ use std::time::Duration;
 type Failed = Box<dyn Error + Send + Sync>;
 
 /// What can be measured, in this order.
-const CASES: [&str; 17] = [
+const CASES: [&str; 18] = [
     "start",
     "repair",
+    "port-repair",
     "gnmi-repair",
     "takeover",
     "policy",
@@ -115,6 +116,7 @@ async fn measure_case(case: &str) -> Result<(), Failed> {
     match case {
         "start" => start::measure().await,
         "repair" => repair::measure().await,
+        "port-repair" => repair::measure_ports().await,
         "gnmi-repair" => gnmi::measure().await,
         "takeover" => takeover::measure().await,
         "policy" => policy::measure().await,

@@ -5,6 +5,9 @@
 //! port found nobody there, while the new one goes on sending. A port has at most
 //! [`PORT_ADDRESSES`] addresses; what it claims beyond is not kept. An address that is silent for
 //! [`SILENCE`] and that no document has is forgotten.
+//!
+//! A NIC with two ports is where its document says, at both: what comes from one of them is as if it
+//! came from the first. Without a document, an address at two ports is a claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -37,6 +40,8 @@ pub(super) struct AttachmentTable {
 #[derive(Clone, Copy, Debug)]
 struct KnownAttachment {
     attachment: HostAttachment,
+    /// The second port of a NIC that a document has at two.
+    second: Option<SwitchPort>,
     /// When a packet last came from it; never, if only a document says that it is there.
     received_at: Option<Instant>,
     claim: Option<AddressClaim>,
@@ -57,10 +62,12 @@ struct AddressClaim {
 impl AttachmentTable {
     /// The attachments that the fabric has, so that a newcomer must prove that they have changed.
     pub(super) fn from_fabric(fabric: &Fabric) -> Self {
-        let nics = fabric.nics().iter().filter_map(|nic| {
-            let at = SwitchPort::at_endpoint(fabric.link(nic.uplink).to)?;
-            let attachment = HostAttachment { at, mac: nic.mac };
-            Some((nic.ip, KnownAttachment::new(attachment, None)))
+        let nics = fabric.hosts().iter().flat_map(|host| &host.nics).filter_map(|nic| {
+            let at = |port| SwitchPort::at_endpoint(fabric.link(fabric.nic(port).uplink).to);
+            let second = fabric.nic(*nic).bond.and_then(at);
+            let (at, nic) = (at(*nic)?, fabric.nic(*nic));
+            let known = KnownAttachment::new(HostAttachment { at, mac: nic.mac }, None);
+            Some((nic.ip, KnownAttachment { second, ..known }))
         });
         let mut table = Self { attachments: nics.collect(), ..Self::default() };
         table.count_addresses();
@@ -102,7 +109,7 @@ impl AttachmentTable {
         let claims =
             self.attachments.iter().filter_map(|(ip, known)| Some((ip, known, known.claim?)));
         let ports = claims.flat_map(|(ip, known, claim)| {
-            let ports = BTreeSet::from([known.attachment.at, claim.attachment.at]);
+            let ports: BTreeSet<SwitchPort> = known.ports().chain([claim.attachment.at]).collect();
             ports.into_iter().map(|port| (port, *ip))
         });
         ports.filter(|(port, _)| port.switch == switch).collect()
@@ -117,7 +124,7 @@ impl AttachmentTable {
         now: Instant,
     ) {
         for known in self.attachments.values_mut() {
-            known.advance_claim(listening(known.attachment.at.switch), now);
+            known.advance_claim(known.ports().all(|port| listening(port.switch)), now);
         }
         self.attachments.retain(|ip, known| {
             let is_silent = known.received_at.is_none_or(|at| now.duration_since(at) >= SILENCE);
@@ -168,10 +175,18 @@ impl AttachmentTable {
 
 impl KnownAttachment {
     fn new(attachment: HostAttachment, received_at: Option<Instant>) -> Self {
-        Self { attachment, received_at, claim: None, refuted: None }
+        Self { attachment, second: None, received_at, claim: None, refuted: None }
     }
 
-    fn record_packet(&mut self, sender: HostAttachment, now: Instant) {
+    /// Where the address is.
+    fn ports(&self) -> impl Iterator<Item = SwitchPort> + use<> {
+        std::iter::once(self.attachment.at).chain(self.second)
+    }
+
+    fn record_packet(&mut self, mut sender: HostAttachment, now: Instant) {
+        if self.second == Some(sender.at) {
+            sender.at = self.attachment.at;
+        }
         // The Ethernet address of a document may be one that was made up for the NIC.
         if self.received_at.is_none() && sender.at == self.attachment.at {
             self.attachment = sender;
@@ -260,6 +275,37 @@ mod tests {
         assert_eq!(asked, [(old.at, ip())]);
         run_rounds(&mut table, 2, &[new]);
         assert_eq!(attachment(&table), new);
+    }
+
+    #[test]
+    fn a_nic_with_two_ports_is_at_both() {
+        let spec = ClosSpec { ports_per_nic: 2, ..ClosSpec::default() };
+        let fabric = clos::build_clos("dual", &spec).unwrap();
+        let nic = fabric.host(topology::HostId(0)).nics[0];
+        let [first, second] = [0, 1].map(|place| {
+            let port = fabric.nic(fabric.ports_of(nic).nth(place).unwrap());
+            let at = SwitchPort::at_endpoint(fabric.link(port.uplink).to).unwrap();
+            HostAttachment { at, mac: port.mac }
+        });
+        let (ip, now) = (fabric.nic(nic).ip, Instant::now());
+        let mut table = AttachmentTable::from_fabric(&fabric);
+        table.record_sender(ip, second, now);
+        assert_eq!(table.received_attachments(&BTreeMap::new())[&ip], first);
+        assert!(table.findings(&fabric, now).is_empty());
+        // A stranger is asked about at both, and the answer of either refutes it.
+        let stranger = at(3, 9, 9);
+        for _ in 0..20 {
+            table.record_sender(ip, stranger, now);
+            table.record_sender(ip, second, now);
+            table.finish_round(&fabric, |_| true, now);
+        }
+        table.record_sender(ip, stranger, now);
+        for attachment in [first, second] {
+            let asked = table.disputed_addresses(attachment.at.switch);
+            assert!(asked.contains(&(attachment.at, ip)));
+        }
+        assert_eq!(table.received_attachments(&BTreeMap::new())[&ip], first);
+        assert_eq!(table.findings(&fabric, now).len(), 1);
     }
 
     #[test]

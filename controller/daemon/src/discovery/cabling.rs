@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use topology::{Fabric, Finding, LinkEndpoint, LinkId, SwitchId};
+use topology::{Fabric, Finding, Link, LinkEndpoint, LinkId, SwitchId};
 
 use super::{ObservedTopology, SwitchPort};
 
@@ -109,13 +109,17 @@ impl<'a> DocumentedCabling<'a> {
             let text = format!("extra: a host with {ip} and {}", station.mac);
             return Some(Finding::warning(at, text));
         };
-        let should = self.fabric.link(self.fabric.nic(nic).uplink);
-        if SwitchPort::at_endpoint(should.to) == Some(station.at) {
+        let ports = self.fabric.ports_of(nic);
+        let should: Vec<&Link> =
+            ports.map(|port| self.fabric.link(self.fabric.nic(port).uplink)).collect();
+        if should.iter().any(|link| SwitchPort::at_endpoint(link.to) == Some(station.at)) {
             return None;
         }
-        let (host, should) = (should.from, self.fabric.endpoint_name(should.to));
-        let about = format!("{}-{at}", self.fabric.endpoint_name(host));
-        Some(Finding::error(about, format!("crossed: the document connects it to {should}")))
+        let about = format!("{}-{at}", self.fabric.endpoint_name(should[0].from));
+        let should: Vec<String> =
+            should.iter().map(|link| self.fabric.endpoint_name(link.to)).collect();
+        let text = format!("crossed: the document connects it to {}", should.join(" and "));
+        Some(Finding::error(about, text))
     }
 }
 

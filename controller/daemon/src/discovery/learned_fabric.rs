@@ -42,7 +42,7 @@ pub fn document_observed_fabric(
     let mut links: Vec<LinkDocument> = cables.collect();
     let mut hosts = HostCollector { fabric, defaults: assumed, found: BTreeMap::new() };
     for (ip, station) in &observed.hosts {
-        links.push(hosts.add_interface(*ip, *station));
+        links.extend(hosts.add_interface(*ip, *station));
     }
     if hosts.found.values().any(|(host, _)| host.gpus == assumed.gpus) {
         let text = format!("{} GPUs assumed where no document says", assumed.gpus);
@@ -68,9 +68,21 @@ struct HostCollector<'a> {
 }
 
 impl HostCollector<'_> {
-    /// Adds an interface and returns its cable.
-    fn add_interface(&mut self, ip: std::net::IpAddr, station: HostAttachment) -> LinkDocument {
-        let nic = self.fabric.nic_with_ip(ip).map(|nic| self.fabric.nic(nic));
+    /// Adds an interface and returns its cables: those of the document, if it is a NIC with two ports
+    /// that is where the document has it.
+    fn add_interface(
+        &mut self,
+        ip: std::net::IpAddr,
+        station: HostAttachment,
+    ) -> Vec<LinkDocument> {
+        let known = self.fabric.nic_with_ip(ip);
+        let ends = known
+            .into_iter()
+            .flat_map(|nic| self.fabric.ports_of(nic))
+            .map(|port| SwitchPort::at_endpoint(self.fabric.link(self.fabric.nic(port).uplink).to));
+        let ends: Vec<SwitchPort> = ends.flatten().collect();
+        let ends = if ends.contains(&station.at) { ends } else { vec![station.at] };
+        let nic = known.map(|nic| self.fabric.nic(nic));
         let host = nic.map(|nic| self.fabric.host(nic.host));
         let name = match host {
             Some(host) => host.name.clone(),
@@ -87,13 +99,14 @@ impl HostCollector<'_> {
         host.macs.push(station.mac.to_string());
         let index = *nics;
         *nics += 1;
-        LinkDocument {
+        let cable = |at: SwitchPort| LinkDocument {
             a: format!("{name}:{index}"),
-            b: station.at.port_name(self.fabric),
+            b: at.port_name(self.fabric),
             gbps: gbps.unwrap_or(self.defaults.gbps),
             scheduler: None,
             metres: None,
-        }
+        };
+        ends.into_iter().map(cable).collect()
     }
 }
 
@@ -218,7 +231,9 @@ mod tests {
 
     #[test]
     fn a_known_fabric_is_found_as_it_is() {
-        for fabric in fabrics() {
+        let dual = ClosSpec { ports_per_nic: 2, ..ClosSpec::default() };
+        let dual = clos::build_clos("dual", &dual).unwrap();
+        for fabric in fabrics().into_iter().chain([dual]) {
             let learned = document_observed_fabric(&fabric, &observed(&fabric), ASSUMED);
             let found = Fabric::try_from(&learned.document).unwrap();
             let names = |fabric: &Fabric| {

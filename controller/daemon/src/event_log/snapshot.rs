@@ -334,17 +334,18 @@ fn state_change(earlier: Option<&str>, after: &str) -> Option<ValueChange<String
 /// A flow as in two plans, each on its fabric.
 type FlowPair<'a> = (&'a PlannedFlow, &'a PlannedFlow);
 
-/// Flows that take another path in the second plan.
+/// Flows that take another path in the second plan, perhaps to another port of their receiver.
 fn moved_flows<'a>(before: &'a PlanRollout, after: &'a PlanRollout) -> Vec<FlowPair<'a>> {
     let ids = SharedIds::new(before, after);
+    let to = |port: NicId| after.fabric.first_port(port);
     let keyed = before.plan.flows.iter().filter_map(|flow| {
-        let (src, dst) = (ids.nic(flow.src)?, ids.nic(flow.dst)?);
+        let (src, dst) = (ids.nic(flow.src)?, to(ids.nic(flow.dst)?));
         Some(((&before.plan.jobs[flow.job].id, src, dst, flow.udp_src_port), flow))
     });
     let had: BTreeMap<_, _> = keyed.collect();
     let pairs = after.plan.flows.iter().filter_map(|flow| {
         let job = &after.plan.jobs[flow.job].id;
-        Some((*had.get(&(job, flow.src, flow.dst, flow.udp_src_port))?, flow))
+        Some((*had.get(&(job, flow.src, to(flow.dst), flow.udp_src_port))?, flow))
     });
     let is_moved = |(had, has): &FlowPair<'_>| {
         let kept = had.links.iter().map(|link| ids.link(*link));
@@ -369,9 +370,8 @@ impl SharedIds {
         }
         let (known, fabric) = (&before.fabric, &after.fabric);
         let nics = known.nic_ids().map(|nic| {
-            let nic = known.nic(nic);
-            let host = fabric.host_named(&known.host(nic.host).name)?;
-            fabric.nic_of(host, nic.index)
+            let host = fabric.host_named(&known.host(known.nic(nic).host).name)?;
+            fabric.host_port(host, known.host_port_number(nic))
         });
         let links = known.link_ids().map(|link| fabric.link_named(&known.link_name(link)));
         Self(Some(IdMaps { nics: nics.collect(), links: links.collect() }))

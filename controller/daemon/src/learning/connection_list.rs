@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use planner::{ConnectionOwner, JobId, LearnedConnection, NicOwners};
 use tokio::time::Instant;
-use topology::{Fabric, NicId};
+use topology::{Fabric, FabricNode, LinkEndpoint, NicId};
 
 use super::LearnedFlow;
 
@@ -109,8 +109,7 @@ fn find_owned(
 ) -> BTreeMap<ConnectionKey, Option<JobId>> {
     let mut jobs: BTreeMap<ConnectionKey, (BTreeSet<usize>, Option<JobId>)> = BTreeMap::new();
     for flow in flows {
-        let [src, dst] = [flow.tuple.src, flow.tuple.dst].map(|ip| fabric.nic_with_ip(ip));
-        let (Some(src), Some(dst)) = (src, dst) else { continue };
+        let Some([src, dst]) = ends_of(flow, fabric) else { continue };
         let owner = owners.find_stated_owner(fabric, [src, dst], flow.stated_job.as_ref());
         if let ConnectionOwner::Job(job) = owner {
             let entry = jobs.entry((src, dst, flow.tuple.udp_src_port)).or_default();
@@ -122,6 +121,15 @@ fn find_owned(
     own.map(|(key, (_, stated))| (key, stated)).collect()
 }
 
+/// The port that sends a flow, and the NIC that receives it. A leaf that has no port of the sender
+/// has heard of it from its host; then it is the first.
+fn ends_of(flow: &LearnedFlow, fabric: &Fabric) -> Option<[NicId; 2]> {
+    let [src, dst] = [flow.tuple.src, flow.tuple.dst].map(|ip| fabric.nic_with_ip(ip));
+    let at = LinkEndpoint { node: FabricNode::Switch(flow.at.switch), port: flow.at.port.into() };
+    let src = src?;
+    Some([fabric.port_at(src, at).unwrap_or(src), dst?])
+}
+
 /// The pairs of NICs with flows that belong to no job, and when one was first reported.
 fn find_unowned(
     flows: &[LearnedFlow],
@@ -130,8 +138,7 @@ fn find_unowned(
 ) -> BTreeMap<(NicId, NicId), Instant> {
     let mut first_seen: BTreeMap<(NicId, NicId), Instant> = BTreeMap::new();
     for flow in flows {
-        let [src, dst] = [flow.tuple.src, flow.tuple.dst].map(|ip| fabric.nic_with_ip(ip));
-        let (Some(src), Some(dst)) = (src, dst) else { continue };
+        let Some([src, dst]) = ends_of(flow, fabric) else { continue };
         let owner = owners.find_stated_owner(fabric, [src, dst], flow.stated_job.as_ref());
         if !matches!(owner, ConnectionOwner::Job(_)) {
             let seen = first_seen.entry((src, dst)).or_insert(flow.first_seen);

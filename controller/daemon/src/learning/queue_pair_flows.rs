@@ -64,15 +64,20 @@ impl QueuePairFlows {
         true
     }
 
-    /// The joined flows that cross more than one leaf: others need no path.
+    /// The joined flows that cross more than one leaf: others need no path. A host does not say which
+    /// port of a NIC it sends from, so a flow is at each.
     pub(super) fn joined_tuples(
         &self,
         fabric: &Fabric,
     ) -> impl Iterator<Item = (SwitchPort, RoceTuple)> {
-        let distant = self.joined.iter();
-        let distant = distant.filter(|flow| fabric.leaf_of(flow.src) != fabric.leaf_of(flow.dst));
-        distant.filter_map(|flow| {
-            let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.nic(nic));
+        let of_ports = self.joined.iter().flat_map(|flow| {
+            let ports = fabric.ports_of(flow.src);
+            ports.map(move |port| (port, flow))
+        });
+        let distant = of_ports
+            .filter(|(port, flow)| !fabric.leaves_of(flow.dst).contains(fabric.leaf_of(*port)));
+        distant.filter_map(|(port, flow)| {
+            let [src, dst] = [port, flow.dst].map(|nic| fabric.nic(nic));
             let at = SwitchPort::at_endpoint(fabric.link(src.uplink).to)?;
             let (udp_src_port, dest_qp) = (flow.udp_src_port, flow.dest_qp);
             Some((at, RoceTuple { src: src.ip, dst: dst.ip, udp_src_port, dest_qp }))

@@ -11,7 +11,7 @@ use planner::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use topology::{LinkId, next_hops};
+use topology::{LinkId, paths_between_nics};
 
 use super::controller_view::{ControllerView, job_names};
 use crate::state::PlanRollout;
@@ -173,11 +173,8 @@ impl ControllerView {
             let load = &mut others[link.index()];
             *load = (*load - rate / fabric.link(*link).bandwidth.bytes_per_second()).max(0.0);
         }
-        let [from, to] = [flow.src, flow.dst].map(|nic| fabric.leaf_of(nic));
-        let (first, last) = (fabric.nic(flow.src).uplink, fabric.nic(flow.dst).uplink.reverse());
-        let between = next_hops(fabric, to).paths_from(fabric, from);
-        let candidates = between.into_iter().map(|links| {
-            let path = [&[first], &links[..], &[last]].concat();
+        let all = paths_between_nics(fabric, flow.src, flow.dst);
+        let candidates = all.into_iter().map(|path| {
             let by_load =
                 |a: &&LinkId, b: &&LinkId| others[a.index()].total_cmp(&others[b.index()]);
             let busiest = path.iter().max_by(by_load);
@@ -205,8 +202,9 @@ impl ControllerView {
     /// How a flow is known, and how many connections its leaf has reported between its NICs.
     pub(super) fn flow_identity(&self, flow: &PlannedFlow) -> (FlowIdentity, usize) {
         let learned = self.rollout.learned.iter();
-        let ends = (flow.job, flow.src, flow.dst);
-        let connections = learned.filter(|seen| (seen.job, seen.src, seen.dst) == ends).count();
+        let to = |port| self.rollout.fabric.first_port(port);
+        let ends = (flow.job, flow.src, to(flow.dst));
+        let connections = learned.filter(|seen| (seen.job, seen.src, to(seen.dst)) == ends).count();
         let identity = match (flow.identity(), connections) {
             (FlowIdentity::Pair, 1..) => FlowIdentity::Learned,
             (identity, _) => identity,

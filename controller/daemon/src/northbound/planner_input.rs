@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use planner::{
     DocumentFieldError, JobsDocument, PlanInput, Policy, PolicyDocument, SwitchCapabilities,
+    join_ports, spread_over_ports,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,7 +47,7 @@ impl PlannerInput {
         }
         Self {
             down_links: down.map(|link| fabric.link_name(link)).collect(),
-            jobs: jobs_document(fabric, &request.jobs),
+            jobs: jobs_document(fabric, &join_ports(fabric, request.jobs.clone())),
             policy,
             capabilities: (fabric.switches().iter())
                 .map(|switch| (switch.name.clone(), pipeline_of(switch.pipeline).capabilities()))
@@ -70,6 +71,8 @@ impl PlannerInput {
         let jobs = self.jobs.resolve_jobs(&drained, "jobs")?.jobs;
         let down = self.down_links.iter().filter_map(|name| drained.link_named(name));
         let changes = down.map(AvailabilityChange::LinkDown);
-        Ok((PlanInput { fabric: drained.with_changes(changes), jobs }, policy))
+        let fabric = drained.with_changes(changes);
+        let jobs = spread_over_ports(&fabric, jobs);
+        Ok((PlanInput { fabric, jobs }, policy))
     }
 }

@@ -228,6 +228,10 @@ impl PipelineWiring for Arc<FabricNumbering> {
                 .map(TableEntry::with_signature)
                 .filter(|row| tables.get(&row.key).is_none())
                 .chain(
+                    local_host::protected_rows(self, fabric, *switch, tables)
+                        .map(TableEntry::with_signature),
+                )
+                .chain(
                     ecmp_group::protected_groups(self, fabric, *switch, tables)
                         .into_iter()
                         .map(TableEntry::with_signature),

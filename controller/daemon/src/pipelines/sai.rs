@@ -29,7 +29,7 @@ use self::answers::AnsweredPairs;
 use self::lowering::SaiLowering;
 use self::pins::{PinAssignment, SwitchPins};
 use self::port_classes::PortClasses;
-use super::switch_routes::{SwitchRoutes, without_failures};
+use super::switch_routes::{MovedNic, SwitchRoutes, moved_nics, without_failures};
 use crate::pipeline::{
     AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell, RefusalCell,
     SwitchPipeline, SwitchReports, WiringError,
@@ -316,7 +316,7 @@ impl SaiWiring {
     }
 
     fn plan_rows(&self, fabric: &Fabric, plan: &Plan, routes: &SwitchRoutes) -> RowPlan {
-        let answers = AnsweredPairs::new(plan);
+        let answers = AnsweredPairs::new(fabric, plan);
         let pins = pins::assign_pins(fabric, plan, &answers, routes, self);
         let none = SwitchPins::default();
         let classes = self.switches.iter().map(|&switch| {
@@ -402,7 +402,7 @@ fn check_size(
     switch: SwitchId,
     budget: &SaiBudget,
 ) -> Result<(), WiringError> {
-    let leaves: Vec<_> = routes.leaves_from(fabric, switch).collect();
+    let leaves: Vec<_> = routes.destinations_from(fabric, switch).collect();
     let widest = leaves.iter().map(|(_, seen)| seen.spread.len()).max().unwrap_or(0);
     let needs = [
         ("groups of next hops", leaves.len(), budget.groups),
@@ -443,10 +443,10 @@ impl SaiWiring {
         switch: SwitchId,
         pins: &SwitchPins,
     ) -> Vec<TableEntry> {
-        let groups = routes.leaves_from(fabric, switch).filter_map(|(leaf, seen)| {
+        let groups = routes.destinations_from(fabric, switch).filter_map(|(leaf, seen)| {
             let members = seen.spread.iter().take(self.budget.group_members);
             let ports = members.map(|link| fabric.link(*link).from.port);
-            sai::wcmp_group(group_number(leaf), ports)
+            sai::wcmp_group(group_number(fabric, leaf), ports)
         });
         let mut rows: Vec<TableEntry> = groups.collect();
         let defaults = default_routes(fabric, routes, switch);
@@ -460,29 +460,47 @@ impl SaiWiring {
     }
 }
 
-/// The routes of a switch without any plan: to its own NICs, and to the leaves that it reaches.
+/// The routes of a switch without any plan: to its own NICs, to the leaves that it reaches, and to
+/// NICs that one of their two leaves is not used for.
 fn default_routes(
     fabric: &Fabric,
     routes: &SwitchRoutes,
     switch: SwitchId,
 ) -> BTreeMap<IpPrefix, RouteTarget> {
-    let leaves = routes.leaves_from(fabric, switch).flat_map(|(leaf, _)| {
-        let prefixes = fabric.leaf_prefixes(leaf).into_iter();
+    let reached: BTreeMap<usize, RouteTarget> = routes
+        .destinations_from(fabric, switch)
+        .map(|(leaf, _)| (leaf, RouteTarget::Group(group_number(fabric, leaf))))
+        .collect();
+    let leaves = reached.iter().flat_map(|(leaf, target)| {
+        let prefixes = fabric.prefixes_of(fabric.destinations()[*leaf]).into_iter();
         let prefixes =
             prefixes.filter_map(|prefix| IpPrefix::new(prefix.address, prefix.length).ok());
-        prefixes.map(move |prefix| (prefix, RouteTarget::Group(group_number(leaf))))
+        prefixes.map(move |prefix| (prefix, *target))
     });
-    let own = fabric.nics_on(switch).map(|nic| {
-        let nic = fabric.nic(nic);
+    // Where the same links lead to both leaves, as at most leaves, switches above decide.
+    let is_elsewhere = |moved: &MovedNic| {
+        let [now, all] = [moved.to, moved.leaf].map(|leaf| routes.links(fabric, switch, leaf));
+        now != all
+    };
+    let moved = moved_nics(fabric).into_iter().filter(is_elsewhere).filter_map(|moved| {
+        let address = IpPrefix::from(fabric.nic(moved.nic).ip);
+        reached.get(&moved.to).map(|target| (address, *target))
+    });
+    let own = fabric.nics_on(switch);
+    let own = own.filter(|port| fabric.arrival_port(switch, *port) == Some(*port)).map(|port| {
+        let nic = fabric.nic(port);
         let port = fabric.link(nic.uplink.reverse()).from.port;
         (IpPrefix::from(nic.ip), RouteTarget::Port(port))
     });
-    leaves.chain(own).collect()
+    leaves.chain(moved).chain(own).collect()
 }
 
-/// The number of the group that leads to a leaf, from 1.
-fn group_number(leaf: SwitchId) -> u32 {
-    u32::try_from(leaf.index()).unwrap_or(u32::MAX - 1) + 1
+/// The number of the group that leads to the destination at a position, from 1: that of its leaf, or
+/// of two leaves one after those of all switches.
+fn group_number(fabric: &Fabric, position: usize) -> u32 {
+    let leaf = fabric.destinations()[position].only_leaf();
+    let number = leaf.map_or(fabric.switches().len() + position, SwitchId::index);
+    u32::try_from(number).unwrap_or(u32::MAX - 1) + 1
 }
 
 /// A level as the tables have it; plans have no more levels than that.

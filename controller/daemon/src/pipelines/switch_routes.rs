@@ -5,7 +5,7 @@
 //! have changed and looks at no other.
 
 use topology::{
-    AvailabilityChange, Fabric, LeafHops, LeafRoutes, LinkId, RouteChange, SwitchId, Tier,
+    AvailabilityChange, Fabric, LeafHops, LeafRoutes, LinkId, NicId, RouteChange, SwitchId, Tier,
 };
 
 /// The ways to all leaves.
@@ -65,24 +65,26 @@ impl SwitchRoutes {
         links_of((usable, standing), fabric.switch(switch).tier == Tier::Leaf)
     }
 
-    /// The links from a switch to one leaf; `None` where it does not reach it.
+    /// The links from a switch to a NIC, by the leaves at which its packets arrive now; `None` where
+    /// it does not reach them, and at one of them.
     pub(super) fn links_to(
         &self,
         fabric: &Fabric,
         switch: SwitchId,
-        leaf: SwitchId,
+        nic: NicId,
     ) -> Option<LeafLinks<'_>> {
-        self.links(fabric, switch, self.usable.leaves().binary_search(&leaf).ok()?)
+        let position = fabric.destination_position(fabric.arrival_leaves(nic))?;
+        self.links(fabric, switch, position)
     }
 
-    /// The other leaves that a switch reaches, ascending, and the links to each.
-    pub(super) fn leaves_from(
+    /// The other destinations that a switch reaches, by position, and the links to each.
+    pub(super) fn destinations_from(
         &self,
         fabric: &Fabric,
         switch: SwitchId,
-    ) -> impl Iterator<Item = (SwitchId, LeafLinks<'_>)> {
-        let leaves = self.usable.leaves().iter().enumerate();
-        leaves.filter_map(move |(place, leaf)| Some((*leaf, self.links(fabric, switch, place)?)))
+    ) -> impl Iterator<Item = (usize, LeafLinks<'_>)> {
+        let places = 0..fabric.destinations().len();
+        places.filter_map(move |place| Some((place, self.links(fabric, switch, place)?)))
     }
 }
 
@@ -99,6 +101,31 @@ fn links_of<'a>(
     let spread = if is_detour && !is_leaf { standing } else { usable };
     // A leaf has no next hop towards itself.
     (!usable.is_empty()).then_some(LeafLinks { usable, spread, standing })
+}
+
+/// A NIC with a port at each of two leaves, to one of which its packets are not led: its own cable
+/// there has failed or is drained. All others follow the routes to both leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MovedNic {
+    pub(super) nic: NicId,
+    /// The position of both its leaves.
+    pub(super) leaf: usize,
+    /// The position of the one that is left.
+    pub(super) to: usize,
+}
+
+/// Those of a fabric.
+pub(super) fn moved_nics(fabric: &Fabric) -> Vec<MovedNic> {
+    if !fabric.has_bonds() {
+        return Vec::new();
+    }
+    let nics = fabric.hosts().iter().flat_map(|host| &host.nics);
+    let moved = nics.filter_map(|&nic| {
+        let [all, now] = [fabric.leaves_of(nic), fabric.arrival_leaves(nic)];
+        let position = |leaves| fabric.destination_position(leaves);
+        (all != now).then_some(MovedNic { nic, leaf: position(all)?, to: position(now)? })
+    });
+    moved.collect()
 }
 
 /// The fabric with nothing failed and nothing drained.

@@ -37,7 +37,7 @@ pub struct StoredPlan {
     failed_switches: Vec<String>,
 }
 
-/// A connection: host and NIC index of both ends, UDP source port (none where only bytes of no job
+/// A connection: host and NIC index of both ends (those of second ports after all NICs), UDP source port (none where only bytes of no job
 /// are counted), ordinal, and the job that its hosts state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct StoredConnection([(String, u32); 2], Option<u16>, u32, Option<String>);
@@ -86,8 +86,8 @@ impl StoredPlan {
 impl StoredConnection {
     fn new(fabric: &Fabric, seen: &LearnedConnection) -> Self {
         let ends = [seen.src, seen.dst].map(|nic| {
-            let nic = fabric.nic(nic);
-            (fabric.host(nic.host).name.clone(), nic.index)
+            let host = fabric.host(fabric.nic(nic).host).name.clone();
+            (host, fabric.host_port_number(nic))
         });
         let job = seen.job.as_ref().map(ToString::to_string);
         Self(ends, seen.udp_src_port, seen.ordinal, job)
@@ -96,7 +96,7 @@ impl StoredConnection {
     fn resolve(&self, fabric: &Fabric) -> Option<LearnedConnection> {
         let Self([src, dst], udp_src_port, ordinal, job) = self;
         let nic = |(host, index): &(String, u32)| -> Option<NicId> {
-            fabric.nic_of(fabric.host_named(host)?, *index)
+            fabric.host_port(fabric.host_named(host)?, *index)
         };
         Some(LearnedConnection {
             src: nic(src)?,

@@ -5,7 +5,7 @@
 //! these bounds gets the rank of the job that it pretends to be, and no more.
 
 use planner::Job;
-use topology::Fabric;
+use topology::{Fabric, NicId};
 
 use super::ReportWindow;
 use super::profile::UNKNOWN_FLOP;
@@ -114,13 +114,18 @@ pub(super) fn check_announcement(
         return Err(ImplausibleAnnouncement::TooMuchWork { flop, seconds, gpus });
     }
     for (number, flow) in job.flows.iter().enumerate() {
-        let cable = fabric.link(fabric.nic(flow.src).uplink);
-        if flow.bytes > cable.bandwidth.bytes_per_second() * MAX_WINDOW {
+        if flow.bytes > nic_rate(fabric, flow.src) * MAX_WINDOW {
             let bytes = flow.bytes;
             return Err(ImplausibleAnnouncement::TooManyBytes { flow: number, bytes });
         }
     }
     Ok(())
+}
+
+/// Bytes per second of all ports of a NIC.
+fn nic_rate(fabric: &Fabric, nic: NicId) -> f64 {
+    let links = fabric.ports_of(nic).map(|port| fabric.link(fabric.nic(port).uplink));
+    links.map(|link| link.bandwidth.bytes_per_second()).sum()
 }
 
 /// Whether `window` can be true of `job` in `fabric`.
@@ -177,8 +182,7 @@ fn check_bytes(window: &ReportWindow, job: &Job, fabric: &Fabric) -> Result<(), 
     }
     let seconds = window.seconds;
     for (number, (flow, bytes)) in job.flows.iter().zip(&window.flow_bytes).enumerate() {
-        let cable = fabric.link(fabric.nic(flow.src).uplink);
-        if *bytes > cable.bandwidth.bytes_per_second() * seconds * SLACK {
+        if *bytes > nic_rate(fabric, flow.src) * seconds * SLACK {
             return Err(ImplausibleWindow::TooManyBytes { flow: number, bytes: *bytes, seconds });
         }
     }

@@ -388,3 +388,6 @@ fn with_addresses(fabric: &Fabric, servers: &[ServerHandle]) -> Result<Fabric, C
     spec::parse_fabric(&text, DocumentFormat::Json, "the demo's fabric")
         .map_err(CommandError::document)
 }
+
+#[cfg(test)]
+mod tests;

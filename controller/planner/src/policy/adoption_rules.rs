@@ -190,8 +190,8 @@ fn rows_per_leaf(
     let mut rows: BTreeMap<SwitchId, usize> = BTreeMap::new();
     for rule in rules {
         let of_sender = rule.receivers.len().max(1);
-        for nic in &rule.senders {
-            *rows.entry(fabric.leaf_of(*nic)).or_default() += of_sender;
+        for port in rule.senders.iter().flat_map(|nic| fabric.ports_of(*nic)) {
+            *rows.entry(fabric.leaf_of(port)).or_default() += of_sender;
         }
         for leaf in leaves.iter().filter(|_| rule.senders.is_empty()) {
             *rows.entry(*leaf).or_default() += of_sender;

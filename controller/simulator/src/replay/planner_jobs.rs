@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use planner::{DocumentFieldError, Job, JobDocument, JobsDocument, choose_source_ports};
+use planner::{
+    DocumentFieldError, Job, JobDocument, JobsDocument, choose_source_ports, spread_over_ports,
+};
 use topology::Fabric;
 
 use super::{ReplaySetup, TraceReplayError};
@@ -139,7 +141,8 @@ impl<'a> PlannerJobBuilder<'a> {
         let jobs = vec![document];
         let mut resolved = JobsDocument { jobs }.resolve_jobs(&self.setup.fabric, "trace")?;
         choose_source_ports(&mut resolved.jobs);
-        resolved.jobs.into_iter().next().ok_or_else(|| DocumentFieldError {
+        let jobs = spread_over_ports(&self.setup.fabric, resolved.jobs);
+        jobs.into_iter().next().ok_or_else(|| DocumentFieldError {
             file: "trace".to_owned(),
             field: id,
             problem: "makes no job".to_owned(),

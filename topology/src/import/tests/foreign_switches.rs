@@ -103,17 +103,16 @@ fn a_mistake_in_a_configuration_is_named_by_table_and_key() {
         ("\"name\": \"gpu1\", ", "", "DEVICE_NEIGHBOR|Ethernet0 name: missing"),
         ("\"hostname\": \"t0-a\"", "\"hostname\": \"t1-a\"", "t1-a: several files are of this"),
         ("{\n", "[", "configuration of SONiC: "),
-        (
-            "\"gpu2\", \"port\": \"mlx5_0\"",
-            "\"gpu1\", \"port\": \"mlx5_0\"",
-            "already has the cable",
-        ),
     ] {
         assert!(TOR.contains(good), "{good}");
         let text = TOR.replacen(good, bad, 1);
         let error = read(&[("a.json", &text), ("t1-a.json", SPINE)]).unwrap_err().to_string();
         assert!(error.contains(expected), "{bad}: {error}");
     }
+    // Neighbours of one port at two switches are a bond of that port.
+    let text = TOR.replacen("\"gpu2\", \"port\": \"mlx5_0\"", "\"gpu1\", \"port\": \"mlx5_0\"", 1);
+    let fabric = read(&[("a.json", &text), ("t1-a.json", SPINE)]).unwrap().fabric;
+    assert_eq!(cables(&fabric)[..2], ["t0-a:1 gpu1:0 100", "t0-a:2 gpu1:0 100"]);
     let error = read(&[("config_db.json", "{}")]).unwrap_err().to_string();
     assert!(error.starts_with("DEVICE_METADATA|localhost hostname: missing"), "{error}");
     let error = read(&[("a.json", "{}")]).unwrap_err().to_string();

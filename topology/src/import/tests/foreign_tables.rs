@@ -1,6 +1,7 @@
 //! Inventories of NetBox as people keep them and as NetBox exports them.
 
 use super::*;
+use crate::ids::HostId;
 
 /// Two leaves below a spine, with a server at each, and what else a hall has.
 const DEVICES: &str = "name,role,site,status,manufacturer\n\
@@ -109,7 +110,7 @@ fn the_speed_does_not_depend_on_the_side() {
 }
 
 #[test]
-fn a_bond_of_two_cables_says_what_it_has_to_be_written_as() {
+fn a_bond_of_two_cables_is_a_nic_with_two_ports() {
     let mut texts =
         changed(2, "eth1,l1,dcim.interface,swp9,planned", "eth1,l1,dcim.interface,swp9,connected");
     texts[1] = texts[1].replace("g2,eth0,400gbase-x-osfp,,", "g2,eth0,400gbase-x-osfp,bond1,");
@@ -117,11 +118,19 @@ fn a_bond_of_two_cables_says_what_it_has_to_be_written_as() {
     texts[1] += "g2,bond1,lag,,,\n";
     texts[2] = texts[2].replace("g1,dcim.interface,bmc,l1,dcim.interface,swp9,connected\n", "");
     texts[3] = texts[3].replacen("g2,eth0", "g2,bond1", 1);
-    let error = read(texts.each_ref().map(String::as_str)).unwrap_err().to_string();
-    let expected = "addresses row 3, interface: g2:bond1 has one address for 2 cables (eth0, eth1); \
-                    a NIC has one cable";
+    let fabric = read(texts.each_ref().map(String::as_str)).unwrap().fabric;
+    let expected =
+        ["l1:1 g1:0 200", "g2:0 l2:1 200", "l1:2 s1:1 400", "l2:2 s1:2 400", "g2:0 l1:9 1"];
+    assert_eq!(cables(&fabric), expected);
+    let ports: Vec<_> = fabric.ports_of(fabric.host(HostId(1)).nics[0]).collect();
+    assert_eq!(ports.len(), 2);
+    let mut three = texts.clone();
+    three[1] += "g2,eth2,400gbase-x-osfp,bond1,,\nl2,swp8,400gbase-x-osfp,,,\n";
+    three[2] += "g2,dcim.interface,eth2,l2,dcim.interface,swp8,connected\n";
+    let error = read(three.each_ref().map(String::as_str)).unwrap_err().to_string();
+    let expected = "addresses row 3, interface: g2:bond1 has one address for 3 cables (eth0, eth1, \
+                    eth2); a NIC has one cable, or two as a bond";
     assert!(error.starts_with(expected), "{error}");
-    assert!(error.contains("write it as two NICs with an address each"), "{error}");
     texts[3] = texts[3].replacen("g2,bond1", "g2,eth0", 1);
     let error = read(texts.each_ref().map(String::as_str)).unwrap_err().to_string();
     assert!(error.ends_with("eth1 has a cable, but no address: add one"), "{error}");

@@ -4,13 +4,13 @@
 //! The attribution of counted bytes to jobs and links is a function of fabric and plan, so it is
 //! computed here, beside the modules that write the counting rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use p4::codec::{CounterCell, CounterValue};
 use p4::fabric::{self, PORT_LEVEL, PortNumber, PriorityLevel, REFUSED, Refusal};
 use planner::Plan;
-use topology::{Fabric, FabricNode, NicId, SwitchId};
+use topology::{Fabric, FabricNode, LinkId, NicId, SwitchId};
 
 use super::flow_pin::entry_pin_key;
 use super::job_classify::adoption_rules::adoption_rows;
@@ -36,10 +36,16 @@ pub fn port_level_counts(
 /// The counting entry of each pinned flow, at the leaf where the flow enters the fabric.
 pub(super) fn pin_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
     let mut entries = Vec::new();
+    // Two ports at one leaf share the pins of their connections.
+    let mut of_bonds = BTreeSet::new();
     for flow in plan.flows.iter().filter(|flow| flow.pinned) {
         let (arrival_link, key) = (flow.links.last().copied(), entry_pin_key(fabric, flow));
         if let (Some(_), Some(key)) = (arrival_link, key) {
             let switch = fabric.leaf_of(flow.src);
+            let has_two = fabric.nic(flow.src).bond.is_some();
+            if has_two && !of_bonds.insert((switch, key.clone())) {
+                continue;
+            }
             entries.push(AttributedEntry { switch, key, job: flow.job, arrival_link });
         }
     }
@@ -49,17 +55,16 @@ pub(super) fn pin_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> 
 /// The counting rows of flows without a port, leaf by leaf. A row that several jobs share belongs
 /// to none.
 pub(super) fn pair_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry> {
-    let sent = sent_flows(plan);
+    let sent = sent_flows(fabric, plan);
     let mut entries = Vec::new();
     for (leaf, nics) in nics_by_leaf(fabric) {
         let rows = class_rows(fabric, plan, &sent, &nics).into_iter();
         entries.extend(rows.filter(|row| row.is_for_pair).filter_map(|row| {
-            let arrival_link = Some(fabric.nic(row.to).uplink.reverse());
             Some(AttributedEntry {
                 switch: leaf,
                 key: Arc::unwrap_or_clone(row.entry.key),
                 job: row.owner?,
-                arrival_link,
+                arrival_link: only_arrival_link(fabric, row.to),
             })
         }));
     }
@@ -77,10 +82,16 @@ pub(super) fn rule_entries(fabric: &Fabric, plan: &Plan) -> Vec<AttributedEntry>
             switch: leaf,
             key: Arc::unwrap_or_clone(row.entry.key),
             job: row.job,
-            arrival_link: row.to.map(|nic| fabric.nic(nic).uplink.reverse()),
+            arrival_link: row.to.and_then(|nic| only_arrival_link(fabric, nic)),
         }));
     }
     entries
+}
+
+/// The link by which all packets to a NIC arrive, if it has one port.
+fn only_arrival_link(fabric: &Fabric, nic: NicId) -> Option<LinkId> {
+    let nic = fabric.nic(nic);
+    nic.bond.is_none().then(|| nic.uplink.reverse())
 }
 
 fn nics_by_leaf(fabric: &Fabric) -> BTreeMap<SwitchId, Vec<NicId>> {

@@ -48,7 +48,8 @@ pub(super) fn protected_groups(
             return None;
         }
         let left: BTreeSet<PortNumber> = ports.difference(&failed).copied().collect();
-        let leaf = wiring.position(fabric.leaf_of(wiring.nic_numbered(id)?))?;
+        let nic = wiring.nic_numbered(id)?;
+        let leaf = fabric.destination_position(fabric.arrival_leaves(nic))?;
         let of_leaf = wiring.choices(switch, leaf).iter().filter_map(|link| wiring.port(*link));
         let other = of_leaf.filter(|port| !failed.contains(port));
         fabric::ecmp_group(id, if left.is_empty() { other.collect() } else { left })

@@ -2,6 +2,7 @@
 //! switch with one path needs no pin, except at the leaf where the flow enters, whose pins also
 //! name the job.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -16,10 +17,18 @@ use super::switch_context::SwitchContext;
 pub(super) fn build_entries(site: &SwitchContext<'_>) -> Vec<TableEntry> {
     let flows = site.planned().passing.iter();
     let pinned = flows.filter(|flow| {
-        let leaf = site.seen_leaf(site.shared.fabric.leaf_of(flow.dst));
-        leaf.is_some_and(|leaf| leaf.chooses_path())
+        let leaf = site.seen_nic(flow.dst);
+        leaf.is_some_and(|leaf| leaf.chooses_path() && leaf.has_path(flow.link))
     });
-    pinned.filter_map(|flow| pin_row(site, flow)).collect()
+    let mut of_bonds = BTreeSet::new();
+    let rows = pinned.filter_map(|flow| {
+        let row = pin_row(site, flow)?;
+        // A connection that its host may send from two ports is two flows of the plan, with one key
+        // where they meet.
+        let has_two = site.shared.fabric.nic(flow.src).bond.is_some();
+        (!has_two || of_bonds.insert(Arc::clone(&row.key))).then_some(row)
+    });
+    rows.collect()
 }
 
 fn pin_row(site: &SwitchContext<'_>, flow: &PassingFlow) -> Option<TableEntry> {

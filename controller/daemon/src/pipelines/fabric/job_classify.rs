@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use p4::entry::{EntryKey, TableEntry, TableId};
 use p4::fabric::{self, IpVersion, JobMatch, PortNumber};
-use planner::Plan;
+use planner::{Plan, PlannedFlow};
 use topology::{Fabric, NicId};
 
 use super::switch_context::SwitchContext;
@@ -102,9 +102,18 @@ impl ClassRow {
     }
 }
 
-/// The flows that jobs send from each NIC, in the order of the plan.
-pub(in crate::pipelines::fabric) fn sent_flows(plan: &Plan) -> BTreeMap<NicId, Vec<SentFlow>> {
+/// The flows that jobs send from each NIC, in the order of the plan. A host may send what it sends
+/// from one port of a NIC from the other as well, before a plan follows it there.
+pub(in crate::pipelines::fabric) fn sent_flows(
+    fabric: &Fabric,
+    plan: &Plan,
+) -> BTreeMap<NicId, Vec<SentFlow>> {
     let mut sent: BTreeMap<NicId, Vec<SentFlow>> = BTreeMap::new();
+    let tuple = |flow: &PlannedFlow, src: NicId| {
+        (flow.job, src, fabric.first_port(flow.dst), flow.udp_src_port)
+    };
+    let of_bonds = plan.flows.iter().filter(|flow| fabric.nic(flow.src).bond.is_some());
+    let mut planned_from: BTreeSet<_> = of_bonds.map(|flow| tuple(flow, flow.src)).collect();
     for flow in &plan.flows {
         let planned = plan.jobs.get(flow.job);
         // The planner gives no job the number 0.
@@ -112,15 +121,20 @@ pub(in crate::pipelines::fabric) fn sent_flows(plan: &Plan) -> BTreeMap<NicId, V
         else {
             continue;
         };
-        sent.entry(flow.src).or_default().push(SentFlow {
+        let from_port = SentFlow {
             position: flow.job,
             job,
             level: planned.level,
             rank: planned.rank,
-            to: flow.dst,
+            to: fabric.first_port(flow.dst),
             udp_src_port: flow.udp_src_port,
             has_pin: flow.pinned && flow.udp_src_port.is_some(),
-        });
+        };
+        sent.entry(flow.src).or_default().push(from_port);
+        let other = fabric.nic(flow.src).bond;
+        if let Some(other) = other.filter(|other| planned_from.insert(tuple(flow, *other))) {
+            sent.entry(other).or_default().push(SentFlow { has_pin: false, ..from_port });
+        }
     }
     sent
 }
@@ -141,6 +155,15 @@ pub(in crate::pipelines::fabric) fn class_rows(
     sent: &BTreeMap<NicId, Vec<SentFlow>>,
     nics: &[NicId],
 ) -> Vec<ClassRow> {
+    // Two ports at one leaf have the same rows, but where the port stands for the address.
+    let is_first = |nic: &&NicId| {
+        let same_leaf = |other: NicId| fabric.leaf_of(other) == fabric.leaf_of(**nic);
+        let is_second =
+            fabric.first_port(**nic) != **nic && fabric.nic(**nic).bond.is_some_and(same_leaf);
+        !is_second || fabric.nic(**nic).ip.is_ipv6()
+    };
+    let nics: Vec<NicId> = nics.iter().filter(is_first).copied().collect();
+    let nics = &nics[..];
     let of_nics = nics.iter().filter_map(|nic| Some((*nic, sent.get(nic)?)));
     let mut rows: Vec<ClassRow> = of_nics
         .flat_map(|(nic, flows)| NicClasses { fabric, plan, nic, flows }.build_rows())
@@ -183,7 +206,7 @@ fn counting_rows<'a>(
 ) -> impl Iterator<Item = ClassRow> + 'a {
     let pairs = plan.counted_pairs.iter().filter(|(nic, to)| {
         let is_adopted =
-            plan.rules.iter().any(|rule| adoption_rules::takes_between(rule, *nic, *to));
+            plan.rules.iter().any(|rule| adoption_rules::takes_between(fabric, rule, *nic, *to));
         nics.contains(nic) && !is_adopted
     });
     pairs.filter_map(|&(nic, to)| {
@@ -246,8 +269,11 @@ impl NicClasses<'_> {
     /// several jobs have flows, one for each port.
     fn rows_of_pair(&self, to: NicId, flows: &[SentFlow]) -> Vec<ClassRow> {
         // A row without ports would also match what a rule adopts.
-        let is_adopted =
-            self.plan.rules.iter().any(|rule| adoption_rules::takes_between(rule, self.nic, to));
+        let is_adopted = self
+            .plan
+            .rules
+            .iter()
+            .any(|rule| adoption_rules::takes_between(self.fabric, rule, self.nic, to));
         let open: Vec<SentFlow> =
             flows.iter().filter(|flow| flow.udp_src_port.is_none()).copied().collect();
         let unnamed = if open.is_empty() { flows } else { &open };

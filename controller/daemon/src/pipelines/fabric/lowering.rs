@@ -14,16 +14,16 @@ use p4::entry::TableId;
 use p4::fabric::PortNumber;
 use p4::{SwitchTables, TableUpdate, diff_entries};
 use planner::Plan;
-use topology::{Fabric, RouteChange, SwitchId};
+use topology::{Fabric, NicId, RouteChange, SwitchId};
 
 use super::leaf_classes::LeafClasses;
 use super::numbering::FabricNumbering;
 use super::plan_index::PlanIndex;
-use super::route_rows::{self, RouteRows};
-use super::switch_context::{LoweringContext, NicPath, SwitchContext};
+use super::route_rows::{self, NicWays, RouteRows};
+use super::switch_context::{LoweringContext, SwitchContext};
 use super::{OWN_ROWS, PROGRAM, liveness};
 use crate::pipeline::PipelineLowering;
-use crate::pipelines::switch_routes::SwitchRoutes;
+use crate::pipelines::switch_routes::{SwitchRoutes, moved_nics};
 
 /// The lowered tables of the switches that run the program, and what they follow from.
 #[derive(Debug)]
@@ -41,8 +41,10 @@ pub(super) struct FabricLowering {
 struct LoweredSwitch {
     tables: Arc<SwitchTables>,
     classes: Arc<LeafClasses>,
-    nic_paths: Vec<NicPath>,
+    nics: NicWays,
     failed_ports: Vec<PortNumber>,
+    /// The ports of NICs with two by which it sends to them.
+    arrival_ports: Vec<NicId>,
 }
 
 impl FabricLowering {
@@ -68,7 +70,8 @@ impl PipelineLowering for FabricLowering {
         let changes = self.routes.follow(fabric);
         let before = std::mem::replace(&mut self.index, PlanIndex::new(fabric, plan));
         let (routes, index, wiring) = (&self.routes, &self.index, &*self.wiring);
-        let shared = LoweringContext { wiring, fabric, plan, routes, index };
+        let moved = &moved_nics(fabric);
+        let shared = LoweringContext { wiring, fabric, plan, routes, index, moved };
         let mut rows = RouteRows::new(wiring, fabric);
         for &switch in wiring.switches() {
             let site = SwitchContext { shared: &shared, switch };
@@ -109,7 +112,7 @@ impl SwitchStep<'_> {
     /// Brings the tables to what they follow from now.
     fn take(&self, lowered: &mut LoweredSwitch, rows: &mut RouteRows<'_>) {
         let site = &self.site;
-        let nic_paths = site.nic_paths();
+        let nics = NicWays { paths: site.nic_paths(), moved: site.shared.moved.to_vec() };
         let failed = liveness::failed_ports(site.shared.wiring, site.shared.fabric, site.switch);
         let failed_ports: Vec<PortNumber> = failed.collect();
         let classes = if self.is_new || !self.rerouted.is_empty() {
@@ -123,18 +126,25 @@ impl SwitchStep<'_> {
             let now = rows.class_rows(class, site, &classes);
             updates.extend(diff_entries(&then, &now));
         }
-        let of_nics = [&lowered.nic_paths, &nic_paths].into_iter().flatten().map(|path| path.leaf);
-        let moved = classes.moved_leaves(&lowered.classes).chain(of_nics);
+        let both = || [&lowered.nics, &nics].into_iter();
+        let of_nics = both().flat_map(|nics| &nics.paths).map(|path| path.leaf);
+        let of_moved = both().flat_map(|nics| &nics.moved).map(|moved| moved.leaf);
+        let moved = classes.moved_leaves(&lowered.classes).chain(of_nics).chain(of_moved);
         for leaf in moved.collect::<BTreeSet<usize>>() {
-            let then = rows.rows_about(leaf, site, &lowered.classes, &lowered.nic_paths);
-            let now = rows.rows_about(leaf, site, &classes, &nic_paths);
+            let then = rows.rows_about(leaf, site, (&lowered.classes, &lowered.nics));
+            let now = rows.rows_about(leaf, site, (&classes, &nics));
             updates.extend(diff_entries(&then, &now));
         }
-        if self.is_replanned || failed_ports != lowered.failed_ports || self.leads_elsewhere() {
+        let arrival_ports = site.arrival_ports();
+        let is_cut = failed_ports != lowered.failed_ports || arrival_ports != lowered.arrival_ports;
+        let is_moved = nics.moved != lowered.nics.moved
+            && both().flat_map(|nics| &nics.moved).any(|moved| site.has_flows_to(moved.nic));
+        if self.is_replanned || is_cut || is_moved || self.leads_elsewhere() {
             updates.extend(self.own_updates(&lowered.tables, rows));
         }
         lowered.classes = classes;
-        (lowered.nic_paths, lowered.failed_ports) = (nic_paths, failed_ports);
+        (lowered.nics, lowered.arrival_ports) = (nics, arrival_ports);
+        lowered.failed_ports = failed_ports;
         // Unchanged tables stay the same, by which a session sees that there is nothing to write.
         if !updates.is_empty() {
             Arc::make_mut(&mut lowered.tables).apply(&updates);
@@ -143,9 +153,7 @@ impl SwitchStep<'_> {
 
     /// Whether the way to a leaf that pinned flows go to has changed.
     fn leads_elsewhere(&self) -> bool {
-        let leaves = self.site.shared.wiring.leaves();
-        let mut changed = self.rerouted.iter().map(|change| leaves[change.leaf].switch);
-        changed.any(|leaf| self.site.planned().leads_to(leaf))
+        self.rerouted.iter().any(|change| self.site.planned().leads_to(change.leaf))
     }
 
     fn own_updates(&self, held: &SwitchTables, rows: &mut RouteRows<'_>) -> Vec<TableUpdate> {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use p4::fabric::{IpPrefix, PortNumber};
-use topology::{Fabric, FabricNode, LeafRoutes, LinkId, NicId, SwitchId, Tier};
+use topology::{Destination, Fabric, FabricNode, LeafRoutes, LinkId, NicId, SwitchId};
 
 use crate::pipeline::{SwitchReports, WiringError};
 use crate::pipelines::switch_routes::without_failures;
@@ -44,14 +44,14 @@ pub(crate) struct FabricNumbering {
     pub(super) reports: SwitchReports,
 }
 
-/// A leaf as the tables of other switches refer to it.
+/// A leaf, or two that NICs share, as the tables of other switches refer to it. Both are "leaves"
+/// here: they have positions and numbers alike, those of [`Fabric::destinations`].
 #[derive(Clone, Debug)]
 pub(super) struct LeafWiring {
-    /// The switch.
-    pub(super) switch: SwitchId,
-    /// The NICs connected to it.
+    pub(super) destination: Destination,
+    /// The NICs, or ports of them, that are connected to the leaf; of two leaves none.
     pub(super) nics: Vec<NicId>,
-    /// Prefixes that cover its NICs and no other leaf's.
+    /// Prefixes that cover the NICs whose ports are all there, and no others.
     pub(super) prefixes: Vec<IpPrefix>,
 }
 
@@ -87,7 +87,9 @@ impl FabricNumbering {
         let (peers, nic_paths) = rooms.into_iter().unzip();
         let mut positions = vec![None; fabric.switches().len()];
         for (position, leaf) in leaves.iter().enumerate() {
-            positions[leaf.switch.index()] = Some(position);
+            if let Some(switch) = leaf.destination.only_leaf() {
+                positions[switch.index()] = Some(position);
+            }
         }
         let devices = fabric.switches().iter().map(|switch| switch.device_id);
         Ok(Self {
@@ -126,6 +128,12 @@ impl FabricNumbering {
     /// The position of a leaf in [`FabricNumbering::leaves`].
     pub(super) fn position(&self, leaf: SwitchId) -> Option<usize> {
         self.positions[leaf.index()]
+    }
+
+    /// The prefixes of NICs with a port at a leaf.
+    pub(super) fn prefixes_at(&self, leaf: SwitchId) -> impl Iterator<Item = IpPrefix> {
+        let all = self.leaves.iter().filter(move |other| other.destination.contains(leaf));
+        all.flat_map(|leaf| leaf.prefixes.iter().copied())
     }
 
     /// The ways to all leaves while nothing has failed.
@@ -210,19 +218,20 @@ fn assign_ports(
 }
 
 fn number_leaves(fabric: &Fabric) -> Result<Vec<LeafWiring>, WiringError> {
-    let switches: Vec<SwitchId> = fabric.switches_of_tier(Tier::Leaf).collect();
+    let destinations = fabric.destinations();
     // Each has two numbers.
-    if u16::try_from(2 * switches.len()).is_err() {
-        return Err(WiringError::TooManyLeaves(switches.len()));
+    if u16::try_from(2 * destinations.len()).is_err() {
+        return Err(WiringError::TooManyLeaves(destinations.len()));
     }
-    let leaves = switches.iter().map(|&switch| {
-        let prefixes = fabric.leaf_prefixes(switch).into_iter();
+    let leaves = destinations.iter().map(|&destination| {
+        let prefixes = fabric.prefixes_of(destination).into_iter();
+        let nics = destination.only_leaf().map(|leaf| fabric.nics_on(leaf).collect());
         LeafWiring {
-            switch,
+            destination,
             prefixes: prefixes
                 .filter_map(|prefix| IpPrefix::new(prefix.address, prefix.length).ok())
                 .collect(),
-            nics: fabric.nics_on(switch).collect(),
+            nics: nics.unwrap_or_default(),
         }
     });
     Ok(leaves.collect())
@@ -236,7 +245,7 @@ fn check_groups(
     switch: SwitchId,
 ) -> Result<(LeafPeers, usize), WiringError> {
     let name = || fabric.switch(switch).name.clone();
-    let leaves = unharmed.leaves().len();
+    let leaves = unharmed.destinations().len();
     let links = |leaf| unharmed.hops(switch, leaf).map_or(&[][..], |hops| hops.links());
     let widths = || (0..leaves).map(|leaf| links(leaf).len());
     let (ports, mut members) = (widths().max().unwrap_or(0), widths().sum());

@@ -36,12 +36,13 @@ struct CommonInputs {
 pub(super) struct SwitchPlan {
     /// Pinned flows that leave the switch for another one, in the order of the plan.
     pub(super) passing: Vec<PassingFlow>,
-    /// Flows without a port, by the NIC that receives them.
+    /// Flows without a port, by the NIC that receives them, whichever port of it.
     pub(super) pairs: BTreeMap<NicId, PairLinks>,
     /// Pairs of NICs whose flows of no job are counted, at the leaf of the first.
     counted: Vec<(NicId, NicId)>,
-    /// The leaves that passing flows and pairs lead to.
-    leaves: BTreeSet<SwitchId>,
+    /// The positions of the leaves that passing flows and pairs lead to: all of a NIC, and those that
+    /// it is reached by now.
+    leaves: BTreeSet<usize>,
 }
 
 /// A pinned flow at a switch on its path.
@@ -72,7 +73,7 @@ impl PlanIndex {
         });
         let common = CommonInputs { levels: plan.levels, rules: rules.collect() };
         let switches = fabric.switch_ids().map(|_| SwitchPlan::default()).collect();
-        let mut index = Self { common, switches, sent: sent_flows(plan) };
+        let mut index = Self { common, switches, sent: sent_flows(fabric, plan) };
         for flow in plan.flows.iter().filter(|flow| flow.pinned) {
             if let Some(job) = plan.jobs.get(flow.job) {
                 index.add_flow(fabric, flow, job);
@@ -86,12 +87,14 @@ impl PlanIndex {
 
     /// Adds a pinned flow to the switches that it passes.
     fn add_flow(&mut self, fabric: &Fabric, flow: &PlannedFlow, job: &PlannedJob) {
+        let leaves = [fabric.leaves_of(flow.dst), fabric.arrival_leaves(flow.dst)];
+        let leaves = leaves.map(|leaves| fabric.destination_position(leaves));
         for &link in flow.links.iter().filter(|link| fabric.switch_after(**link).is_some()) {
             let Some(switch) = fabric.link(link).from.node.switch() else {
                 continue;
             };
             let switch = &mut self.switches[switch.index()];
-            switch.leaves.insert(fabric.leaf_of(flow.dst));
+            switch.leaves.extend(leaves.into_iter().flatten());
             match (flow.udp_src_port, NonZeroU32::new(job.number)) {
                 (Some(udp_src_port), Some(job)) => {
                     let (src, dst) = (flow.src, flow.dst);
@@ -102,7 +105,7 @@ impl PlanIndex {
                 (None, _) => {
                     let pair = switch
                         .pairs
-                        .entry(flow.dst)
+                        .entry(fabric.first_port(flow.dst))
                         .or_insert_with(|| PairLinks { rank: job.rank, links: BTreeSet::new() });
                     pair.rank = pair.rank.min(job.rank);
                     pair.links.insert(link);
@@ -126,8 +129,8 @@ impl PlanIndex {
 }
 
 impl SwitchPlan {
-    /// Whether flows or pairs lead from the switch to a leaf.
-    pub(super) fn leads_to(&self, leaf: SwitchId) -> bool {
+    /// Whether flows or pairs lead from the switch to the leaf at a position.
+    pub(super) fn leads_to(&self, leaf: usize) -> bool {
         self.leaves.contains(&leaf)
     }
 

@@ -19,10 +19,19 @@ use super::leaf_classes::LeafClasses;
 use super::numbering::FabricNumbering;
 use super::switch_context::{NicPath, ReachableLeaf, SwitchContext};
 use super::{dst_leaf, ecmp_group, path};
+use crate::pipelines::switch_routes::MovedNic;
 
 /// The tables that have rows about leaves and no others.
 pub(super) const TABLES: [TableId; 4] =
     [table::DST_LEAF, table::DST_LEAF6, table::ECMP_GROUP, table::PATH];
+
+/// The NICs that have rows of their own at a switch.
+#[derive(Debug, Default)]
+pub(super) struct NicWays {
+    pub(super) paths: Vec<NicPath>,
+    /// Those that one of their two leaves is not used for.
+    pub(super) moved: Vec<MovedNic>,
+}
 
 /// Rows that were made in one lowering.
 pub(super) struct RouteRows<'a> {
@@ -48,21 +57,24 @@ impl<'a> RouteRows<'a> {
         &mut self,
         leaf: usize,
         site: &SwitchContext<'_>,
-        classes: &LeafClasses,
-        nics: &[NicPath],
+        (classes, ways): (&LeafClasses, &NicWays),
     ) -> Arc<[TableEntry]> {
+        let moved = || ways.moved.iter().filter(|moved| moved.leaf == leaf);
+        let links_to = |leaf| classes.number(leaf).and_then(|class| classes.links(class));
+        let to_one_leaf = moved().filter_map(|moved| {
+            let class = classes.number(moved.to)?;
+            // Where the same links lead to both leaves, as at most leaves, switches above decide.
+            let is_elsewhere = links_to(moved.to) != links_to(leaf);
+            is_elsewhere.then(|| dst_leaf::nic_row(self.fabric, moved.nic, site.switch, class))
+        });
+        let mut of_nics: Vec<TableEntry> = to_one_leaf.collect();
+        for path in ways.paths.iter().filter(|path| path.leaf == leaf) {
+            let now = moved().find(|moved| moved.nic == path.nic).map_or(leaf, |moved| moved.to);
+            let seen = links_to(now).map(|links| site.seen_over(now, links));
+            of_nics.extend(seen.into_iter().flat_map(|seen| self.nic_rows(site, &seen, path)));
+        }
         let class = classes.number(leaf);
-        let Some((class, links)) = class.and_then(|class| Some((class, classes.links(class)?)))
-        else {
-            return Arc::default();
-        };
-        let seen = site.seen_over(leaf, links);
-        let of_nics: Vec<TableEntry> = nics
-            .iter()
-            .filter(|path| path.leaf == leaf)
-            .flat_map(|path| self.nic_rows(&seen, path))
-            .collect();
-        let prefixes = self.prefix_rows(leaf, class);
+        let prefixes = class.map(|class| self.prefix_rows(leaf, class)).unwrap_or_default();
         if of_nics.is_empty() {
             return prefixes;
         }
@@ -127,8 +139,13 @@ impl<'a> RouteRows<'a> {
     }
 
     /// The rows of one NIC; those of paths only where pins lead to it.
-    fn nic_rows(&self, seen: &ReachableLeaf<'_>, path: &NicPath) -> Vec<TableEntry> {
-        let mut rows = vec![dst_leaf::nic_row(self.fabric, path)];
+    fn nic_rows(
+        &self,
+        site: &SwitchContext<'_>,
+        seen: &ReachableLeaf<'_>,
+        path: &NicPath,
+    ) -> Vec<TableEntry> {
+        let mut rows = vec![dst_leaf::nic_row(self.fabric, path.nic, site.switch, path.id)];
         rows.extend(ecmp_group::nic_row(self.wiring, path));
         if path.has_pins {
             rows.extend(path::rows_under(self.wiring, seen, path.id));

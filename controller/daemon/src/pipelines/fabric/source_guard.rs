@@ -37,7 +37,7 @@ pub(super) fn build_foreign_sources(site: &SwitchContext<'_>) -> Vec<TableEntry>
     };
     let mut rows: BTreeMap<IpPrefix, TableEntry> = BTreeMap::new();
     rows.extend(wiring.host_prefixes().iter().map(|all| (*all, fabric::refuse_source(*all))));
-    rows.extend(leaf.prefixes.iter().map(|own| (*own, fabric::allow_source(*own))));
+    rows.extend(wiring.prefixes_at(site.switch).map(|own| (own, fabric::allow_source(own))));
     let nics = leaf.nics.iter().map(|nic| IpPrefix::from(site.shared.fabric.nic(*nic).ip));
     rows.extend(nics.map(|nic| (nic, fabric::refuse_source(nic))));
     rows.into_values().collect()

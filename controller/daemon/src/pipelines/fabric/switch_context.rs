@@ -15,7 +15,7 @@ use topology::{Fabric, LinkId, NicId, SwitchId};
 use super::job_classify::adoption_rules;
 use super::numbering::FabricNumbering;
 use super::plan_index::{PairLinks, PlanIndex, SwitchPlan};
-use crate::pipelines::switch_routes::{LeafLinks, SwitchRoutes};
+use crate::pipelines::switch_routes::{LeafLinks, MovedNic, SwitchRoutes};
 
 /// A fabric with its failures, and the plan on it.
 pub(super) struct LoweringContext<'a> {
@@ -26,6 +26,8 @@ pub(super) struct LoweringContext<'a> {
     pub(super) routes: &'a SwitchRoutes,
     /// The plan by switch.
     pub(super) index: &'a PlanIndex,
+    /// The NICs that one of their two leaves is not used for.
+    pub(super) moved: &'a [MovedNic],
 }
 
 /// One switch of a [`LoweringContext`].
@@ -52,7 +54,7 @@ pub(super) struct NicPath {
     pub(super) id: u16,
     /// The links of the plan; several where flows between other pairs take other links.
     pub(super) links: Vec<LinkId>,
-    /// The position of the leaf that the NIC is connected to.
+    /// The position of the leaves that the NIC is connected to.
     pub(super) leaf: usize,
     /// Whether pins of this switch lead to the NIC.
     pub(super) has_pins: bool,
@@ -64,6 +66,12 @@ impl ReachableLeaf<'_> {
     pub(super) fn chooses_path(&self) -> bool {
         let widest = self.choices.len().max(self.links.usable.len());
         self.is_from_leaf || widest > 1 || self.links.spread != self.links.usable
+    }
+
+    /// Whether there is a path that is named by this link.
+    pub(super) fn has_path(&self, link: LinkId) -> bool {
+        let LeafLinks { usable, standing, .. } = self.links;
+        [self.choices, usable, standing].iter().any(|links| links.contains(&link))
     }
 }
 
@@ -88,9 +96,10 @@ impl<'a> SwitchContext<'a> {
         ReachableLeaf { links, choices, is_from_leaf: self.is_leaf() }
     }
 
-    /// A leaf, if there is a way to it.
-    pub(super) fn seen_leaf(&self, leaf: SwitchId) -> Option<ReachableLeaf<'a>> {
-        self.seen_at(self.shared.wiring.position(leaf)?)
+    /// The leaves at which packets to a NIC arrive now, if there is a way to them.
+    pub(super) fn seen_nic(&self, nic: NicId) -> Option<ReachableLeaf<'a>> {
+        let fabric = self.shared.fabric;
+        self.seen_at(fabric.destination_position(fabric.arrival_leaves(nic))?)
     }
 
     /// Whether this switch is a leaf.
@@ -124,6 +133,12 @@ impl<'a> SwitchContext<'a> {
         self.shared.index.at(self.switch)
     }
 
+    /// Whether pinned flows to a NIC leave this switch for another one.
+    pub(super) fn has_flows_to(&self, nic: NicId) -> bool {
+        let fabric = self.shared.fabric;
+        self.planned().passing.iter().any(|flow| fabric.first_port(flow.dst) == nic)
+    }
+
     /// The NICs that this switch sends to by a path of the plan whatever the port of the sender,
     /// those of the first jobs if table or selector have no room for all.
     ///
@@ -134,7 +149,9 @@ impl<'a> SwitchContext<'a> {
         if pairs.is_empty() {
             return Vec::new();
         }
-        let pinned: BTreeSet<NicId> = passing.iter().map(|flow| flow.dst).collect();
+        let fabric = self.shared.fabric;
+        let pinned: BTreeSet<NicId> =
+            passing.iter().map(|flow| fabric.first_port(flow.dst)).collect();
         let by_rank = self.planned().pairs_by_rank().into_iter();
         let paths =
             by_rank.filter_map(|(nic, pair)| self.nic_path(*nic, pair, pinned.contains(nic)));
@@ -143,8 +160,9 @@ impl<'a> SwitchContext<'a> {
 
     fn nic_path(&self, nic: NicId, pair: &PairLinks, has_pins: bool) -> Option<NicPath> {
         let wiring = self.shared.wiring;
-        let leaf = wiring.position(self.shared.fabric.leaf_of(nic))?;
-        let seen = self.seen_at(leaf).filter(ReachableLeaf::chooses_path)?;
+        let fabric = self.shared.fabric;
+        let leaf = fabric.destination_position(fabric.leaves_of(nic))?;
+        let seen = self.seen_nic(nic).filter(ReachableLeaf::chooses_path)?;
         let links = pair.links.iter().copied();
         let links: Vec<LinkId> = links.filter(|link| seen.links.usable.contains(link)).collect();
         // The group of the leaf does the same.
@@ -153,12 +171,20 @@ impl<'a> SwitchContext<'a> {
         Some(NicPath { nic, id, links, leaf, has_pins })
     }
 
+    /// The ports of NICs with two by which this leaf sends to them.
+    pub(super) fn arrival_ports(&self) -> Vec<NicId> {
+        let fabric = self.shared.fabric;
+        let bonds = self.nics().iter().filter(|port| fabric.nic(**port).bond.is_some());
+        let used = bonds.filter(|port| fabric.arrival_port(self.switch, **port) == Some(**port));
+        used.copied().collect()
+    }
+
     /// The numbers of all jobs whose traffic enters the fabric here, or may through a rule.
     pub(super) fn entering_jobs(&self) -> BTreeSet<NonZeroU32> {
         let nics = self.nics();
         let sent = nics.iter().filter_map(|nic| self.shared.index.sent.get(nic)).flatten();
-        let plan = self.shared.plan;
-        let rules = plan.rules.iter().filter(|rule| adoption_rules::is_rule_at(rule, nics));
+        let LoweringContext { fabric, plan, .. } = *self.shared;
+        let rules = plan.rules.iter().filter(|rule| adoption_rules::is_rule_at(fabric, rule, nics));
         let adopted = rules.filter_map(|rule| NonZeroU32::new(plan.jobs.get(rule.job)?.number));
         sent.map(|sent| sent.job).chain(adopted).collect()
     }

@@ -17,8 +17,8 @@ use planner::{
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::{
-    AvailabilityChange, BufferDependencyGraph, Fabric, FabricParts, Forwarding, HostId, LinkId,
-    NicId, SwitchId, Tier,
+    AvailabilityChange, BufferDependencyGraph, Fabric, FabricParts, Forwarding, HostId,
+    LinkEndpoint, LinkId, NicId, SwitchId, Tier,
 };
 
 use self::walk::{Packet, walk};
@@ -58,7 +58,8 @@ pub(in crate::pipelines) fn plan_adopting(
     jobs: &[Job],
     rules: &[AdoptionRule],
 ) -> Plan {
-    let input = PlanInput { fabric: fabric.clone(), jobs: jobs.to_vec() };
+    let jobs = planner::spread_over_ports(fabric, jobs.to_vec());
+    let input = PlanInput { fabric: fabric.clone(), jobs };
     let policy = Policy { adopt: rules.to_vec(), ..Policy::default() };
     let (input, policy) = policy.with_adopted_jobs(input);
     // What is lowered need not be the best plan.
@@ -324,7 +325,7 @@ fn every_port_is_limited_where_switches_report() {
 
 fn fabrics() -> impl Strategy<Value = Fabric> {
     let counts = (1u32..=3, 1u32..=3, 1u32..=2, 1u32..=2, 1u32..=2);
-    (counts, 0u32..3, any::<[bool; 2]>()).prop_map(|(counts, shape, [planes, ipv6])| {
+    (counts, 0u32..3, any::<[bool; 3]>()).prop_map(|(counts, shape, [planes, ipv6, bonds])| {
         let (leaves, spines, hosts_per_leaf, parallel_uplinks, host_links) = counts;
         let pods = if shape == 2 { 2 } else { 1 };
         let spec = ClosSpec {
@@ -337,11 +338,33 @@ fn fabrics() -> impl Strategy<Value = Fabric> {
             cores: if pods == 2 { spines * 2 } else { 0 },
             planes: planes && pods == 2,
             rails: shape == 1,
+            ports_per_nic: if bonds { 2 } else { 1 },
             ipv6,
             ..ClosSpec::default()
         };
-        clos::build_clos("random", &spec).unwrap()
+        let fabric = clos::build_clos("random", &spec).unwrap();
+        if bonds && planes { with_single_leaf_bond(&fabric) } else { fabric }
     })
+}
+
+/// The fabric with both ports of its first NIC at one leaf.
+fn with_single_leaf_bond(fabric: &Fabric) -> Fabric {
+    let mut parts = fabric.parts().clone();
+    let [first, second] = [0, 1].map(|at| fabric.ports_of(NicId(0)).nth(at).unwrap());
+    let [to, was] = [first, second].map(|port| fabric.link(fabric.nic(port).uplink).to);
+    let down = fabric.nic(second).uplink.reverse();
+    let end = LinkEndpoint { port: 400, ..to };
+    parts.links[down.reverse().index()].to = end;
+    parts.links[down.index()].from = end;
+    let ports = |end: LinkEndpoint| end.node.switch().unwrap().index();
+    parts.switches[ports(was)].ports.remove(&was.port);
+    parts.switches[ports(end)].ports.insert(end.port, down);
+    Fabric::new(parts)
+}
+
+/// The NICs between which a flow goes, whichever ports of them.
+pub(in crate::pipelines) fn ends_of(fabric: &Fabric, flow: &PlannedFlow) -> (NicId, NicId) {
+    (fabric.first_port(flow.src), fabric.first_port(flow.dst))
 }
 
 /// A fabric, jobs on it, and what of it fails or is drained, as positions to be taken modulo.
@@ -368,13 +391,15 @@ pub(in crate::pipelines) fn cases() -> impl Strategy<Value = Case> {
     let drawn = ((fabrics(), sprays), jobs, rules(), changes, 0usize..6);
     drawn.prop_map(|((fabric, forwarding), jobs, rules, changes, choice)| {
         let fabric = fabric.with_forwarding(forwarding);
-        let nics = fabric.nics().len();
+        let all: Vec<usize> =
+            fabric.hosts().iter().flat_map(|host| &host.nics).map(|nic| nic.index()).collect();
+        let nics = all.len();
         let mut port = 0xc000;
         let jobs = jobs.into_iter().enumerate().map(|(number, flows)| {
             let apart = flows.into_iter().filter(|(src, dst)| src % nics != dst % nics);
             let flows = apart.map(|(src, dst)| {
                 port += 1;
-                (src % nics, dst % nics, if (src + dst) % 3 == 0 { 0 } else { port })
+                (all[src % nics], all[dst % nics], if (src + dst) % 3 == 0 { 0 } else { port })
             });
             job(number, &flows.collect::<Vec<_>>())
         });
@@ -403,9 +428,8 @@ fn flows_with_paths<'p>(
     plan: &'p Plan,
 ) -> impl Iterator<Item = &'p PlannedFlow> + 'p {
     plan.flows.iter().filter(move |flow| {
-        let [from, to] = [flow.src, flow.dst].map(|nic| fabric.leaf_of(nic));
         let is_cabled = |nic| fabric.is_usable(fabric.nic(nic).uplink);
-        let has_way = || !topology::equal_cost_paths(fabric, from, to).is_empty();
+        let has_way = || !topology::paths_between_nics(fabric, flow.src, flow.dst).is_empty();
         match plan.jobs[flow.job].sprayed {
             true => is_cabled(flow.src) && is_cabled(flow.dst) && has_way(),
             false => !flow.links.is_empty(),
@@ -435,7 +459,7 @@ fn check_flows(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCa
 /// What nobody announced travels at the level of the first rule that it matches, or at the lowest.
 fn check_adopted(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
-    let is_one_of = |nics: &[NicId], nic| nics.is_empty() || nics.contains(&nic);
+    let is_one_of = |nics: &[NicId], nic| nics.is_empty() || nics.contains(&fabric.first_port(nic));
     for flow in flows_with_paths(fabric, plan) {
         let packet = Packet { src: flow.src, dst: flow.dst, sport: 1, answer: None };
         let adopts = |rule: &&planner::PlannedRule| {
@@ -445,7 +469,8 @@ fn check_adopted(fabric: &Fabric, plan: &Plan, choice: usize) -> Result<(), Test
         let is_announced = plan
             .flows
             .iter()
-            .any(|other| (other.src, other.dst, other.udp_src_port) == (flow.src, flow.dst, None));
+            .filter(|other| other.udp_src_port.is_none())
+            .any(|other| ends_of(fabric, other) == ends_of(fabric, flow));
         let Some(rule) = plan.rules.iter().find(adopts).filter(|_| !is_announced) else {
             continue;
         };
@@ -553,7 +578,8 @@ proptest! {
         let returned = case.fabric.with_changes(drains);
         let old = plan(&failed, &case.jobs);
         let plans = [&failed, &returned, &case.fabric].map(|fabric| {
-            let input = PlanInput { fabric: fabric.clone(), jobs: case.jobs.clone() };
+            let jobs = planner::spread_over_ports(fabric, case.jobs.clone());
+            let input = PlanInput { fabric: fabric.clone(), jobs };
             planner::plan(&input, &Policy::default(), Some(&old)).0
         });
         let [before, first, then] = [(&failed, 0), (&returned, 1), (&case.fabric, 2)]

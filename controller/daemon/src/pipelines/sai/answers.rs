@@ -15,14 +15,20 @@ use topology::{Fabric, LinkId, NicId};
 pub(super) struct AnsweredPairs(BTreeSet<(NicId, NicId)>);
 
 impl AnsweredPairs {
-    pub(super) fn new(plan: &Plan) -> Self {
-        Self(plan.flows.iter().map(|flow| (flow.src, flow.dst)).collect())
+    pub(super) fn new(fabric: &Fabric, plan: &Plan) -> Self {
+        Self(plan.flows.iter().map(|flow| addressed_pair(fabric, flow)).collect())
     }
 
     /// Whether only answers travel from the receiver of a flow to its sender.
-    pub(super) fn has_no_flow_back(&self, flow: &PlannedFlow) -> bool {
-        !self.0.contains(&(flow.dst, flow.src))
+    pub(super) fn has_no_flow_back(&self, fabric: &Fabric, flow: &PlannedFlow) -> bool {
+        let (src, dst) = addressed_pair(fabric, flow);
+        !self.0.contains(&(dst, src))
     }
+}
+
+/// The NICs of a flow, whichever ports of them.
+fn addressed_pair(fabric: &Fabric, flow: &PlannedFlow) -> (NicId, NicId) {
+    (fabric.first_port(flow.src), fabric.first_port(flow.dst))
 }
 
 /// The link by which answers leave the leaf of a flow's receiver if they take the flow's path: the

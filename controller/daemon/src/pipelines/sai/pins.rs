@@ -75,7 +75,7 @@ pub(super) fn assign_pins(
             Err(switch) => spilled.push(SpilledFlow { flow: position, switch }),
         }
     }
-    for flow in fitting.into_iter().filter(|flow| answers.has_no_flow_back(flow)) {
+    for flow in fitting.into_iter().filter(|flow| answers.has_no_flow_back(fabric, flow)) {
         room.pin_answers(flow);
     }
     PinAssignment { of_switches: room.pins, spilled }
@@ -120,7 +120,6 @@ struct PinRoom<'a> {
 impl PinRoom<'_> {
     /// The rows that a flow still needs, or the first switch that has no room for one.
     fn needed_pins(&self, flow: &PlannedFlow) -> Result<Vec<NeededPin>, SwitchId> {
-        let to = self.fabric.leaf_of(flow.dst);
         let mut needed = Vec::new();
         for &link in flow.links.iter() {
             let Some(switch) = self.fabric.link(link).from.node.switch() else {
@@ -129,8 +128,7 @@ impl PinRoom<'_> {
             if !self.wiring.switches.contains(&switch) {
                 continue;
             }
-            let links = self.routes.links_to(self.fabric, switch, to);
-            let Some(links) = links.filter(|_| switch != to) else {
+            let Some(links) = self.routes.links_to(self.fabric, switch, flow.dst) else {
                 continue;
             };
             if !links.usable.contains(&link) {
@@ -154,16 +152,21 @@ impl PinRoom<'_> {
         let pins = self.pins.get(&switch).unwrap_or(&none);
         let is_entry = self.fabric.leaf_of(flow.src) == switch;
         let port = entry_port(self.fabric, flow.src);
-        let route = pins.routes.get(&port).and_then(|routes| routes.get(&flow.dst));
+        let to = self.fabric.first_port(flow.dst);
+        let route = pins.routes.get(&port).and_then(|routes| routes.get(&to));
         match route.filter(|_| is_entry) {
             Some(pinned) if *pinned == link => return Ok(None),
             Some(_) => {}
             None if is_entry && self.has_room_for_route(pins, switch, port) => {
-                return Ok(Some(NeededPin::Route { switch, port, to: flow.dst, link }));
+                return Ok(Some(NeededPin::Route { switch, port, to, link }));
             }
             None => {}
         }
         let key = flow_key(self.fabric, flow).filter(|key| sai::flow_redirect(key, 0).is_some());
+        // Flows of one connection from two ports have one row where they meet.
+        if key.is_some_and(|key| pins.redirects.get(&key) == Some(&link)) {
+            return Ok(None);
+        }
         let has_room = pins.redirects.len() < self.wiring.budget.redirects;
         match key.filter(|key| has_room && !pins.redirects.contains_key(key)) {
             Some(_) => Ok(Some(NeededPin::Redirect { switch, link })),
@@ -174,23 +177,23 @@ impl PinRoom<'_> {
     /// Leads what answers a flow back over the flow's own path, as far as the leaf of its receiver
     /// decides that. The first flow of a pair, by rank, decides it for all of them.
     fn pin_answers(&mut self, flow: &PlannedFlow) {
-        let (from, to) = (self.fabric.leaf_of(flow.dst), self.fabric.leaf_of(flow.src));
+        let (from, to) = (self.fabric.leaf_of(flow.dst), self.fabric.first_port(flow.src));
         let Some(link) = answers::link_back(self.fabric, flow) else {
             return;
         };
-        let links = self.routes.links_to(self.fabric, from, to);
+        let links = self.routes.links_to(self.fabric, from, flow.src);
         let has_choice =
             links.is_some_and(|links| links.usable.contains(&link) && links.spread != [link]);
         let none = SwitchPins::default();
         let pins = self.pins.get(&from).unwrap_or(&none);
         let port = entry_port(self.fabric, flow.dst);
-        let is_led = pins.routes.get(&port).is_some_and(|routes| routes.contains_key(&flow.src));
+        let is_led = pins.routes.get(&port).is_some_and(|routes| routes.contains_key(&to));
         if self.wiring.switches.contains(&from)
             && has_choice
             && !is_led
             && self.has_room_for_route(pins, from, port)
         {
-            self.take(flow, &NeededPin::Route { switch: from, port, to: flow.src, link });
+            self.take(flow, &NeededPin::Route { switch: from, port, to, link });
         }
     }
 

@@ -156,7 +156,7 @@ fn wanted_classes(
 ) -> Vec<WantedClass> {
     let sent = plan.flows.iter().map(|flow| (flow, (flow.src, flow.dst)));
     let sent = pair_jobs(fabric, plan, switch, sent);
-    let answered = plan.flows.iter().filter(|flow| answers.has_no_flow_back(flow));
+    let answered = plan.flows.iter().filter(|flow| answers.has_no_flow_back(fabric, flow));
     let answered = answered.map(|flow| (flow, (flow.dst, flow.src)));
     let answered = pair_jobs(fabric, plan, switch, answered);
     // What is sent by a port of IPv6 goes before its answers.
@@ -177,8 +177,14 @@ fn pair_jobs<'a>(
     pairs: impl Iterator<Item = (&'a PlannedFlow, (NicId, NicId))>,
 ) -> PairJobs {
     let mut of_pairs = PairJobs::new();
-    for (flow, (from, to)) in pairs.filter(|(_, (from, _))| fabric.leaf_of(*from) == switch) {
-        let job = of_pairs.entry(from).or_default().entry(to).or_insert(flow.job);
+    // A host may send from any port of a NIC.
+    let of_ports = pairs.flat_map(|(flow, (from, to))| {
+        let here = fabric.ports_of(from).filter(|port| fabric.leaf_of(*port) == switch);
+        here.map(move |port| (flow, port, to))
+    });
+    for (flow, from, to) in of_ports {
+        let of_port = of_pairs.entry(from).or_default();
+        let job = of_port.entry(fabric.first_port(to)).or_insert(flow.job);
         *job = higher_job(plan, *job, flow.job);
     }
     of_pairs

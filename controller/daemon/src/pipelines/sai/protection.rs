@@ -13,7 +13,7 @@ use p4::entry::{
     ActionSpec, EntryKey, EntryValue, FieldMatch, TableEntry, TableId, TableRow, WeightedAction,
 };
 use p4::sai::{self, RouteTarget, table};
-use topology::{Fabric, SwitchId};
+use topology::{Fabric, NicId, SwitchId};
 
 use super::group_number;
 
@@ -31,7 +31,7 @@ pub(super) fn protect_switch(fabric: &Fabric, switch: SwitchId, tables: &mut Arc
     }
     let rows = tables.iter().filter(|(_, value)| uses_port(value, &failed));
     let changes: Vec<RowChange> =
-        rows.filter_map(|(key, value)| change_row(fabric, tables, (key, value), &failed)).collect();
+        rows.filter_map(|row| change_row(fabric, (switch, tables), row, &failed)).collect();
     if changes.is_empty() {
         return;
     }
@@ -44,11 +44,15 @@ pub(super) fn protect_switch(fabric: &Fabric, switch: SwitchId, tables: &mut Arc
     }
 }
 
-/// The ports of a switch to other switches whose cables, or what is at their end, have failed.
+/// The ports of a switch to other switches, or to NICs that have another port here, whose cables, or
+/// what is at their end, have failed.
 fn failed_ports(fabric: &Fabric, switch: SwitchId) -> BTreeSet<u32> {
     let ports = fabric.switch(switch).ports.iter();
-    let failed =
-        ports.filter(|(_, link)| fabric.switch_after(**link).is_some() && !fabric.is_up(**link));
+    let has_other = |nic| fabric.arrival_port(switch, nic).is_some_and(|port| port != nic);
+    let failed = ports.filter(|(_, link)| {
+        let is_replaceable = fabric.nic_after(**link).is_none_or(has_other);
+        is_replaceable && !fabric.is_up(**link)
+    });
     failed.map(|(port, _)| *port).collect()
 }
 
@@ -59,7 +63,7 @@ fn uses_port(value: &EntryValue, failed: &BTreeSet<u32>) -> bool {
 
 fn change_row(
     fabric: &Fabric,
-    tables: &SwitchTables,
+    (switch, tables): (SwitchId, &SwitchTables),
     (key, value): (&EntryKey, &EntryValue),
     failed: &BTreeSet<u32>,
 ) -> Option<RowChange> {
@@ -68,14 +72,28 @@ fn change_row(
         table::WCMP_GROUP => ActionSpec::OneShot(working_members(value, failed)?),
         table::IPV4 | table::IPV6 => {
             let nic = fabric.nic_with_ip(pinned_address(key)?)?;
-            let group = group_number(fabric.leaf_of(nic));
-            working_members(tables.get(&sai::group_key(group))?, failed)?;
-            sai::route_action(RouteTarget::Group(group)).into()
+            sai::route_action(other_target(fabric, (switch, tables), nic, failed)?).into()
         }
         _ => return None,
     };
     let value = EntryValue { action, ..value.clone() };
     Some(RowChange::Replace(TableEntry { key: Arc::new(key.clone()), value: Arc::new(value) }))
+}
+
+/// Where packets to a NIC go without a pin: to another port of it here, or by the group of its leaves
+/// if that has a working member.
+fn other_target(
+    fabric: &Fabric,
+    (switch, tables): (SwitchId, &SwitchTables),
+    nic: NicId,
+    failed: &BTreeSet<u32>,
+) -> Option<RouteTarget> {
+    if let Some(port) = fabric.arrival_port(switch, nic) {
+        return Some(RouteTarget::Port(fabric.link(fabric.nic(port).uplink).to.port));
+    }
+    let group = group_number(fabric, fabric.destination_position(fabric.arrival_leaves(nic))?);
+    working_members(tables.get(&sai::group_key(group))?, failed)?;
+    Some(RouteTarget::Group(group))
 }
 
 /// The members of a group that lead to working ports; `None` where there are none.

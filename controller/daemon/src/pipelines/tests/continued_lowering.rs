@@ -35,7 +35,8 @@ fn chosen<T: Clone>(all: &[T], bits: u8) -> Vec<T> {
 }
 
 fn plan_step(fabric: &Fabric, case: &Case, step: LoweringInputs, before: Option<&Plan>) -> Plan {
-    let input = PlanInput { fabric: fabric.clone(), jobs: chosen(&case.jobs, step.0) };
+    let jobs = planner::spread_over_ports(fabric, chosen(&case.jobs, step.0));
+    let input = PlanInput { fabric: fabric.clone(), jobs };
     let policy = Policy { adopt: chosen(&case.rules, step.1), ..Policy::default() };
     let (input, policy) = policy.with_adopted_jobs(input);
     let mut plan = planner::plan_to_depth(&input, &policy, before, PlanDepth::Quick).0;

@@ -119,7 +119,7 @@ pub(super) async fn receive_packets(
     host: HostId,
 ) -> Result<mpsc::Receiver<ReceivedDatagram>, CommandError> {
     let (to_host, packets) = mpsc::channel(PACKET_QUEUE);
-    for nic in fabric.nics().iter().filter(|nic| nic.host == host) {
+    for nic in fabric.host(host).nics.iter().map(|nic| fabric.nic(*nic)) {
         let socket = bind_socket(SocketAddr::from((nic.ip, roce::UDP_PORT))).await?;
         let to_host = to_host.clone();
         tokio::spawn(async move {

@@ -47,14 +47,15 @@ fn rows_of_rule(
 ) -> Vec<AdoptionRow> {
     // The planner gives no job the number 0.
     let number = plan.jobs.get(rule.job).map_or(0, |job| job.number);
-    let Some(job) = NonZeroU32::new(number).filter(|_| is_rule_at(rule, nics)) else {
+    let Some(job) = NonZeroU32::new(number).filter(|_| is_rule_at(fabric, rule, nics)) else {
         return Vec::new();
     };
-    let present = nics.iter().copied().filter(|nic| sends_from(rule, *nic));
+    let present = nics.iter().filter(|nic| sends_from(fabric, rule, **nic));
+    let present: BTreeSet<NicId> = present.map(|port| fabric.first_port(*port)).collect();
     let receivers = any_or(&rule.receivers, rule.receivers.iter().copied());
     let versions = ip_versions(fabric, nics);
     let mut rows = Vec::new();
-    for src in any_or(&rule.senders, present) {
+    for src in any_or(&rule.senders, present.iter().copied()) {
         for &to in &receivers {
             let [src, dst] = [src, to].map(|nic| nic.map(|nic| fabric.nic(nic).ip.into()));
             for &version in &versions {
@@ -81,20 +82,27 @@ fn any_or(named: &[NicId], nics: impl Iterator<Item = NicId>) -> Vec<Option<NicI
 }
 
 /// Whether a rule has rows at the leaf that has these NICs.
-pub(in crate::pipelines::fabric) fn is_rule_at(rule: &PlannedRule, nics: &[NicId]) -> bool {
-    nics.iter().any(|nic| sends_from(rule, *nic))
+pub(in crate::pipelines::fabric) fn is_rule_at(
+    fabric: &Fabric,
+    rule: &PlannedRule,
+    nics: &[NicId],
+) -> bool {
+    nics.iter().any(|nic| sends_from(fabric, rule, *nic))
 }
 
 /// Whether a rule adopts RoCEv2 flows from a NIC to another.
 pub(in crate::pipelines::fabric) fn takes_between(
+    fabric: &Fabric,
     rule: &PlannedRule,
     nic: NicId,
     to: NicId,
 ) -> bool {
     let reaches = rule.receivers.is_empty() || rule.receivers.binary_search(&to).is_ok();
-    sends_from(rule, nic) && rule.dport.is_none_or(|port| port == ROCE) && reaches
+    sends_from(fabric, rule, nic) && rule.dport.is_none_or(|port| port == ROCE) && reaches
 }
 
-fn sends_from(rule: &PlannedRule, nic: NicId) -> bool {
+/// Whether a rule is about what comes from a NIC, or from a port of it.
+fn sends_from(fabric: &Fabric, rule: &PlannedRule, nic: NicId) -> bool {
+    let nic = fabric.first_port(nic);
     rule.senders.is_empty() || rule.senders.binary_search(&nic).is_ok()
 }

@@ -15,15 +15,16 @@ pub(super) fn check_pairs(
     let tables = lowered(fabric, plan);
     let open = || plan.flows.iter().filter(|flow| flow.udp_src_port.is_none());
     for flow in flows_with_paths(fabric, plan).filter(|flow| flow.udp_src_port.is_none()) {
-        let of_pair = open().filter(|other| (other.src, other.dst) == (flow.src, flow.dst));
+        let of_pair = open().filter(|other| ends_of(fabric, other) == ends_of(fabric, flow));
         let level = of_pair.map(|other| plan.jobs[other.job].level).max().unwrap();
-        let to_nic: Vec<_> = open().filter(|other| other.dst == flow.dst).collect();
+        let to_nic: Vec<_> =
+            open().filter(|other| ends_of(fabric, other).1 == ends_of(fabric, flow).1).collect();
         let chosen: BTreeSet<LinkId> =
             to_nic.iter().flat_map(|other| other.links.iter().copied()).collect();
         for sport in [0xC000, 0xC123, 0xFFFF, 7] {
             // A port that some flow states is that flow's.
-            let ends = (flow.src, flow.dst, Some(sport));
-            if plan.flows.iter().any(|f| (f.src, f.dst, f.udp_src_port) == ends) {
+            let ends = (ends_of(fabric, flow), Some(sport));
+            if plan.flows.iter().any(|f| (ends_of(fabric, f), f.udp_src_port) == ends) {
                 continue;
             }
             let packet = Packet { src: flow.src, dst: flow.dst, sport, answer: None };
@@ -48,13 +49,14 @@ pub(super) fn check_unstated_ports(
 ) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
     for flow in flows_with_paths(fabric, plan) {
-        let ends = (flow.src, flow.dst);
-        if plan.rules.iter().any(|rule| takes_between(rule, ends.0, ends.1)) {
+        let ends = ends_of(fabric, flow);
+        if plan.rules.iter().any(|rule| takes_between(fabric, rule, ends.0, ends.1)) {
             continue;
         }
-        let of_pair = || plan.flows.iter().filter(|other| (other.src, other.dst) == ends);
+        let of_pair = || plan.flows.iter().filter(|other| ends_of(fabric, other) == ends);
         let sport = (0xC000..=0xFFFF).find(|port| of_pair().all(|f| f.udp_src_port != Some(*port)));
-        let packet = Packet { src: ends.0, dst: ends.1, sport: sport.unwrap(), answer: None };
+        let (src, dst, sport) = (flow.src, flow.dst, sport.unwrap());
+        let packet = Packet { src, dst, sport, answer: None };
         let walk = walk(fabric, &tables, &packet, choice).map_err(TestCaseError::fail)?;
         let lowest = of_pair().map(|other| plan.jobs[other.job].level).min().unwrap();
         prop_assert!(walk.levels.iter().all(|at| *at >= u128::from(lowest)), "{walk:?}");
@@ -74,9 +76,11 @@ pub(super) fn check_all_pairs(
 ) -> Result<(), TestCaseError> {
     let tables = lowered(fabric, plan);
     for (src, dst) in fabric.nic_ids().flat_map(|src| fabric.nic_ids().map(move |dst| (src, dst))) {
-        let sent = plan.flows.iter().filter(|flow| flow.src == src);
-        let of_pair = sent.clone().filter(|flow| flow.dst == dst).map(|flow| flow.job);
-        let adopted = plan.rules.iter().filter(|rule| takes_between(rule, src, dst));
+        let [from, to] = [src, dst].map(|port| fabric.first_port(port));
+        let sent = plan.flows.iter().filter(|flow| ends_of(fabric, flow).0 == from);
+        let of_pair = sent.clone().filter(|flow| ends_of(fabric, flow).1 == to);
+        let of_pair = of_pair.map(|flow| flow.job);
+        let adopted = plan.rules.iter().filter(|rule| takes_between(fabric, rule, from, to));
         let jobs = of_pair.chain(adopted.map(|rule| rule.job));
         let mut levels: BTreeSet<u128> = jobs.map(|job| u128::from(plan.jobs[job].level)).collect();
         levels.insert(0);

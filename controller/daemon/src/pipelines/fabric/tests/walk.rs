@@ -9,7 +9,7 @@ use p4::SwitchTables;
 use p4::entry::{
     ActionParam, ActionSpec, EntryKey, EntryValue, FieldMatch, RowField, TableId, TableRow,
 };
-use p4::fabric::table;
+use p4::fabric::{action, table};
 use topology::{Fabric, FabricNode, LinkEndpoint, LinkId, NicId, SwitchId};
 
 /// Where a packet went and what it was on arrival.
@@ -45,7 +45,7 @@ pub(in crate::pipelines) fn walk(
         }
         let LinkEndpoint { node, port } = fabric.link(link).to;
         let FabricNode::Switch(switch) = node else {
-            return if link == fabric.nic(packet.dst).uplink.reverse() {
+            return if has_arrived(fabric, packet, link) {
                 Ok(walk)
             } else {
                 Err(format!("arrived over {}", fabric.link_name(link)))
@@ -65,6 +65,12 @@ pub(in crate::pipelines) fn walk(
         walk.links.push(fabric.switch(switch).ports[&u32::try_from(port).unwrap()]);
     }
     Err("runs in circles".to_owned())
+}
+
+/// Whether a link leads to a port of the packet's receiver.
+pub(in crate::pipelines) fn has_arrived(fabric: &Fabric, packet: &Packet, link: LinkId) -> bool {
+    let arrived = fabric.nic_after(link).map(|port| fabric.first_port(port));
+    arrived == Some(fabric.first_port(packet.dst))
 }
 
 /// A packet seen by one switch.
@@ -111,7 +117,10 @@ impl PacketView<'_> {
         {
             return Some((host[0], level));
         }
-        let leaf = self.leaf()?;
+        let (leaf, hosts_only) = self.leaf()?;
+        if hosts_only && !is_edge {
+            return None;
+        }
         let pinned = pin.and_then(|params| self.pinned(leaf, params[0]));
         Some((pinned.or_else(|| self.ecmp(leaf, choice))?, level))
     }
@@ -145,14 +154,17 @@ impl PacketView<'_> {
         }
     }
 
-    fn leaf(&self) -> Option<u128> {
+    /// The number of the leaf, and whether its row is for packets from hosts alone.
+    fn leaf(&self) -> Option<(u128, bool)> {
         let rows = self.tables.table_entries(self.pick(table::DST_LEAF, table::DST_LEAF6));
         let width = if self.dst.is_ipv4() { 32 } else { 128 };
         let matching = rows.filter_map(|(key, value)| match &fields(key)[0].matches {
             FieldMatch::Lpm { value: prefix, prefix_len } => {
                 let free = width - prefix_len;
+                let mut calls = value.action.action_calls();
+                let hosts_only = calls.any(|call| call.action == action::SET_DST_LEAF_OF_HOSTS);
                 (prefix >> free == bits(self.dst) >> free)
-                    .then_some((*prefix_len, params(value)[0]))
+                    .then_some((*prefix_len, (params(value)[0], hosts_only)))
             }
             other => panic!("{other:?}"),
         });

@@ -17,7 +17,7 @@ use crate::pipelines::fabric::tests::walk::{self, Packet, Walk, bits, fields};
 
 /// Sends a RoCEv2 packet without a DSCP through switches that each have the tables of their own
 /// program.
-pub(super) fn walk_sai(
+pub(in crate::pipelines) fn walk_sai(
     fabric: &Fabric,
     tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     packet: &Packet,
@@ -51,10 +51,9 @@ pub(super) fn walk_sai_with_dscp(
         }
         let LinkEndpoint { node, port } = fabric.link(link).to;
         let FabricNode::Switch(switch) = node else {
-            let nic = fabric.nic(packet.dst);
-            let is_addressed = view.is_addressed_to(nic.mac.0, fabric, link);
-            let has_arrived = link == nic.uplink.reverse() && is_addressed;
-            return if has_arrived {
+            let mac = fabric.nic(packet.dst).mac;
+            let is_addressed = view.is_addressed_to(mac.0, fabric, link);
+            return if walk::has_arrived(fabric, packet, link) && is_addressed {
                 Ok(walk)
             } else {
                 Err(format!("arrived over {}", fabric.link_name(link)))
