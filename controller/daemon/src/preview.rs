@@ -278,14 +278,14 @@ fn flow_changes(before: &PlanDocument, after: &PlanDocument) -> Vec<FlowChange> 
 /// What identifies a flow in both plans: the port that sends it, the NIC that receives it, and its
 /// UDP port, if it has one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct FlowKey<'a> {
+struct ComparedFlow<'a> {
     src: (&'a str, u32, Option<u32>),
     dst: (&'a str, u32),
     udp_src_port: Option<u16>,
 }
 
-fn flow_key(flow: &PlannedFlowDocument) -> FlowKey<'_> {
-    FlowKey {
+fn flow_key(flow: &PlannedFlowDocument) -> ComparedFlow<'_> {
+    ComparedFlow {
         src: (&flow.src, flow.src_nic, flow.src_port),
         dst: (&flow.dst, flow.dst_nic),
         udp_src_port: flow.udp_src_port,

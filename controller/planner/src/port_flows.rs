@@ -59,9 +59,9 @@ pub fn move_to_working_ports(fabric: &Fabric, jobs: &[Job]) -> Vec<Job> {
 /// The flows from the ports of one NIC stand side by side, in the order of the ports.
 fn join_flows(fabric: &Fabric, flows: &[Flow]) -> Vec<Flow> {
     let mut joined: Vec<Flow> = Vec::with_capacity(flows.len());
-    let mut before: Option<(NicId, FlowKey)> = None;
+    let mut before: Option<(NicId, AddressedFlow)> = None;
     for flow in flows {
-        let key = FlowKey::of(fabric, flow);
+        let key = AddressedFlow::of(fabric, flow);
         match (&before, joined.last_mut()) {
             (Some((port, same)), Some(last)) if *port < flow.src && *same == key => {
                 last.bytes += flow.bytes;
@@ -75,14 +75,14 @@ fn join_flows(fabric: &Fabric, flows: &[Flow]) -> Vec<Flow> {
 
 /// A flow between addresses.
 #[derive(Clone, Copy, PartialEq)]
-struct FlowKey {
+struct AddressedFlow {
     src: NicId,
     dst: NicId,
     udp_src_port: Option<u16>,
     gpus: FlowGpus,
 }
 
-impl FlowKey {
+impl AddressedFlow {
     fn of(fabric: &Fabric, flow: &Flow) -> Self {
         let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.first_port(nic));
         Self { src, dst, udp_src_port: flow.udp_src_port, gpus: flow.gpus }

@@ -109,7 +109,7 @@ proptest! {
         let wiring = FabricWiring::new(&whole).unwrap();
         let jobs = jobs(&whole, step);
         let old = plan_adopting(&whole, &jobs, &[]);
-        for failure in single_failures(&whole).into_iter().skip(choice % extent().1).step_by(extent().1) {
+        for failure in single_failures(&whole).into_iter().skip(step % extent().1).step_by(extent().1) {
             let failed = whole.with_changes(failure);
             let new = plan_adopting(&failed, &jobs, &[]);
             for plan in [&old, &new] {
@@ -126,7 +126,7 @@ proptest! {
 fn extent() -> (u32, usize) {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => (ProptestConfig::default().cases, 1),
-        None => (32, 16),
+        None => (32, 32),
     }
 }
 
