@@ -7,7 +7,7 @@
 //! next node, so a packet meets the tables and calls that it met before, except calls that write
 //! what is there already.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::ids::{HeaderIndex, PhvSlot};
@@ -20,15 +20,21 @@ use crate::spec::{ActionNext, NextNode, NextNodes, TableSpec};
 const NODE_LIMIT: usize = 2048;
 
 /// A graph may grow by so much, and have so many edges after it: programs come from clients.
-const GROWTH: usize = 256;
+const GROWTH: usize = 24;
 const EDGE_LIMIT: usize = 1 << 20;
 
-/// Of what something is known.
+/// Of what something is known: a field, or whether a header is valid (1 or 0), as one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Subject {
-    Field(PhvSlot),
-    /// Whether the header is valid: 1 or 0.
-    Header(HeaderIndex),
+struct Subject(usize);
+
+impl Subject {
+    fn field(slot: PhvSlot) -> Self {
+        Self(2 * slot.0 as usize)
+    }
+
+    fn header(header: HeaderIndex) -> Self {
+        Self(2 * header.0 as usize + 1)
+    }
 }
 
 /// What is known of the bits of a subject.
@@ -38,9 +44,9 @@ enum Bits {
     AreNot(u128),
 }
 
-/// What is known before a node.
+/// What is known before a node, in the order of the subjects. They are copied for every edge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Facts(BTreeMap<Subject, Bits>);
+struct Facts(Vec<(Subject, Bits)>);
 
 /// What an action may look up, and the tables that run it.
 #[derive(Clone, Copy)]
@@ -69,8 +75,9 @@ pub(super) fn specialize(
         numbers: HashMap::new(),
         waiting: Vec::new(),
     };
-    let zeros = zeros.into_iter().map(|slot| (Subject::Field(slot), Bits::Are(0)));
-    let start = specializer.lead_to(graph.start, Facts(zeros.collect()));
+    let mut start = Facts::default();
+    zeros.into_iter().for_each(|slot| start.insert(Subject::field(slot), Bits::Are(0)));
+    let start = specializer.lead_to(graph.start, start);
     let mut nodes = Vec::new();
     while let Some((node, facts)) = specializer.waiting.get(nodes.len()).cloned() {
         nodes.push(specializer.specialize_node(node, &facts));
@@ -153,10 +160,9 @@ impl Specializer<'_> {
                 let spec = &self.run.tables[table.0 as usize];
                 let missed = facts;
                 let mut hit = facts.clone();
-                hit.0.retain(|subject, _| {
-                    spec.direct_meter
-                        .is_none_or(|meter| *subject != Subject::Field(meter.color.slot))
-                });
+                if let Some(meter) = spec.direct_meter {
+                    hit.remove(Subject::field(meter.color.slot));
+                }
                 let none = self.lead_to(flow.none, missed.clone());
                 let by_action = flow.by_action.iter().map(|next| {
                     let [hit, miss] =
@@ -176,35 +182,28 @@ impl Specializer<'_> {
 
 /// By node, the subjects that it or a later one tests or writes: what is known of others makes no
 /// difference.
-struct LaterSubjects {
-    numbers: HashMap<Subject, usize>,
-    by_node: Vec<Vec<bool>>,
-}
+struct LaterSubjects(Vec<Vec<bool>>);
 
 impl LaterSubjects {
     fn new(nodes: &[PipelineNode], order: &[usize]) -> Self {
         let own: Vec<Vec<Subject>> = nodes.iter().map(own_subjects).collect();
-        let mut numbers = HashMap::new();
-        for subject in own.iter().flatten() {
-            let number = numbers.len();
-            numbers.entry(*subject).or_insert(number);
-        }
+        let count = own.iter().flatten().max().map_or(0, |last| last.0 + 1);
         let mut by_node = vec![Vec::new(); nodes.len()];
         for at in order.iter().rev() {
-            let mut row = vec![false; numbers.len()];
-            own[*at].iter().for_each(|subject| row[numbers[subject]] = true);
+            let mut row = vec![false; count];
+            own[*at].iter().for_each(|subject| row[subject.0] = true);
             for next in nodes[*at].successors() {
                 let later: &Vec<bool> = &by_node[next as usize];
                 row.iter_mut().zip(later).for_each(|(row, later)| *row |= later);
             }
             by_node[*at] = row;
         }
-        Self { numbers, by_node }
+        Self(by_node)
     }
 
     fn retain_tested(&self, node: u32, facts: &mut Facts) {
-        let row = &self.by_node[node as usize];
-        facts.0.retain(|subject, _| self.numbers.get(subject).is_some_and(|number| row[*number]));
+        let row = &self.0[node as usize];
+        facts.0.retain(|(subject, _)| row.get(subject.0).is_some_and(|tested| *tested));
     }
 }
 
@@ -214,7 +213,7 @@ fn own_subjects(node: &PipelineNode) -> Vec<Subject> {
         PipelineNode::Branch { cond, .. } => collect_tested(cond, &mut subjects),
         PipelineNode::Call { action, .. } => {
             subjects.extend(action.primitives.iter().filter_map(|primitive| match primitive {
-                ActionPrimitive::SetBits(slot, _) => Some(Subject::Field(*slot)),
+                ActionPrimitive::SetBits(slot, _) => Some(Subject::field(*slot)),
                 _ => None,
             }));
         }
@@ -226,9 +225,9 @@ fn own_subjects(node: &PipelineNode) -> Vec<Subject> {
 fn collect_tested(cond: &BoolExpr, subjects: &mut Vec<Subject>) {
     match cond {
         BoolExpr::HasBits(slot, _) | BoolExpr::HasOtherBits(slot, _) => {
-            subjects.push(Subject::Field(*slot));
+            subjects.push(Subject::field(*slot));
         }
-        BoolExpr::Valid(header) => subjects.push(Subject::Header(*header)),
+        BoolExpr::Valid(header) => subjects.push(Subject::header(*header)),
         BoolExpr::Not(of) => collect_tested(of, subjects),
         BoolExpr::Shared(of) => collect_tested(of, subjects),
         BoolExpr::And(of) | BoolExpr::Or(of) => {
@@ -240,14 +239,35 @@ fn collect_tested(cond: &BoolExpr, subjects: &mut Vec<Subject>) {
 }
 
 impl Facts {
+    fn find(&self, subject: Subject) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&subject, |fact| fact.0)
+    }
+
+    fn get(&self, subject: Subject) -> Option<Bits> {
+        self.find(subject).ok().map(|at| self.0[at].1)
+    }
+
+    fn insert(&mut self, subject: Subject, bits: Bits) {
+        match self.find(subject) {
+            Ok(at) => self.0[at].1 = bits,
+            Err(at) => self.0.insert(at, (subject, bits)),
+        }
+    }
+
+    fn remove(&mut self, subject: Subject) {
+        if let Ok(at) = self.find(subject) {
+            self.0.remove(at);
+        }
+    }
+
     /// The truth of a condition, where it follows.
     fn decide_condition(&self, cond: &BoolExpr) -> Option<bool> {
         match cond {
             BoolExpr::Const(truth) => Some(*truth),
-            BoolExpr::Valid(header) => self.decide_bits(Subject::Header(*header), 1),
-            BoolExpr::HasBits(slot, bits) => self.decide_bits(Subject::Field(*slot), *bits),
+            BoolExpr::Valid(header) => self.decide_bits(Subject::header(*header), 1),
+            BoolExpr::HasBits(slot, bits) => self.decide_bits(Subject::field(*slot), *bits),
             BoolExpr::HasOtherBits(slot, bits) => {
-                self.decide_bits(Subject::Field(*slot), *bits).map(|has| !has)
+                self.decide_bits(Subject::field(*slot), *bits).map(|has| !has)
             }
             BoolExpr::Shared(of) => self.decide_condition(of),
             BoolExpr::Not(of) => self.decide_condition(of).map(|truth| !truth),
@@ -268,9 +288,9 @@ impl Facts {
 
     /// Whether the subject has these bits.
     fn decide_bits(&self, subject: Subject, bits: u128) -> Option<bool> {
-        match self.0.get(&subject)? {
-            Bits::Are(are) => Some(*are == bits),
-            Bits::AreNot(are_not) => (*are_not == bits).then_some(false),
+        match self.get(subject)? {
+            Bits::Are(are) => Some(are == bits),
+            Bits::AreNot(are_not) => (are_not == bits).then_some(false),
         }
     }
 
@@ -295,14 +315,14 @@ impl Facts {
     /// Adds what follows from the outcome of a condition.
     fn learn_outcome(&mut self, cond: &BoolExpr, truth: bool) {
         let mut learn = |subject, bits, is: bool| {
-            self.0.insert(subject, if is { Bits::Are(bits) } else { Bits::AreNot(bits) });
+            self.insert(subject, if is { Bits::Are(bits) } else { Bits::AreNot(bits) });
         };
         match cond {
             BoolExpr::Valid(header) => {
-                learn(Subject::Header(*header), u128::from(truth), true);
+                learn(Subject::header(*header), u128::from(truth), true);
             }
-            BoolExpr::HasBits(slot, bits) => learn(Subject::Field(*slot), *bits, truth),
-            BoolExpr::HasOtherBits(slot, bits) => learn(Subject::Field(*slot), *bits, !truth),
+            BoolExpr::HasBits(slot, bits) => learn(Subject::field(*slot), *bits, truth),
+            BoolExpr::HasOtherBits(slot, bits) => learn(Subject::field(*slot), *bits, !truth),
             BoolExpr::Not(of) => self.learn_outcome(of, !truth),
             BoolExpr::Shared(of) => self.learn_outcome(of, truth),
             BoolExpr::And(of) if truth => {
@@ -321,7 +341,7 @@ impl Facts {
     fn hold_after(&self, action: &CompiledAction) -> bool {
         action.primitives.iter().all(|primitive| match primitive {
             ActionPrimitive::SetBits(slot, bits) => {
-                self.0.get(&Subject::Field(*slot)) == Some(&Bits::Are(*bits))
+                self.get(Subject::field(*slot)) == Some(Bits::Are(*bits))
             }
             _ => false,
         })
@@ -335,15 +355,13 @@ impl Facts {
             };
             let known = match primitive {
                 ActionPrimitive::SetBits(_, bits) => Some(Bits::Are(*bits)),
-                ActionPrimitive::CopyBits { from, .. } => {
-                    self.0.get(&Subject::Field(*from)).copied()
-                }
+                ActionPrimitive::CopyBits { from, .. } => self.get(Subject::field(*from)),
                 _ => None,
             };
-            for subject in written.into_iter().flatten().map(Subject::Field) {
+            for subject in written.into_iter().flatten().map(Subject::field) {
                 match known {
-                    Some(bits) => self.0.insert(subject, bits),
-                    None => self.0.remove(&subject),
+                    Some(bits) => self.insert(subject, bits),
+                    None => self.remove(subject),
                 };
             }
         }
