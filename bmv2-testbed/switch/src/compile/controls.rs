@@ -93,7 +93,7 @@ impl ControlCompiler<'_> {
         };
         let table = TableIndex(self.tables.len() as u32);
         self.tables.push(Arc::new(spec));
-        call.unwrap_or_else(|| PipelineNode::Table { table, flow })
+        call.unwrap_or(PipelineNode::Table { table, flow })
     }
 
     fn add_profile(
