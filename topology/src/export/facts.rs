@@ -81,14 +81,14 @@ pub(crate) fn host_facts(fabric: &Fabric, host: &Host) -> Vec<Fact> {
     facts
 }
 
-/// The reverse of the list of bonds: numbers of interfaces, each with that of the first port of its
-/// NIC; the part that is none in an error.
-pub(crate) fn read_bonds(list: &str) -> Result<BTreeMap<usize, usize>, &str> {
+/// The reverse of the list of bonds: the numbers of both interfaces of each; the part that is none in
+/// an error.
+pub(crate) fn read_bonds(list: &str) -> Result<Vec<[usize; 2]>, &str> {
     let parts = list.split(',').filter(|part| !part.is_empty());
     let bonds = parts.map(|part| {
         let (first, second) = part.split_once('+').ok_or(part)?;
         let number = |text: &str| text.parse().map_err(|_| part);
-        Ok((number(second)?, number(first)?))
+        Ok([number(first)?, number(second)?])
     });
     bonds.collect()
 }

@@ -16,7 +16,7 @@ use crate::document::nearest_name;
 use crate::draft::{CPU_PORT, MAX_PORT, generated_address};
 use crate::export::facts;
 use crate::fabric::{Fabric, LinkScheduler, Tier};
-use crate::finding::list_names;
+use crate::finding::{count_noun, list_names};
 use crate::ids::SwitchId;
 use crate::spec::{
     CABLES_OF_NIC, FabricDocument, HostDocument, LinkDocument, PORTS_REMEDY, SwitchDocument,
@@ -217,12 +217,8 @@ impl Inventory {
         let bonds: Vec<String> =
             bonds.map(|((device, interface), _)| format!("{device}:{interface}")).collect();
         if !bonds.is_empty() {
-            let names: Vec<&str> = bonds.iter().map(String::as_str).collect();
-            let sentence = format!(
-                "bonds of {} interfaces with two cables: {}",
-                names.len(),
-                list_names(&names)
-            );
+            let count = count_noun(bonds.len() as u64, "interface");
+            let sentence = format!("bonds of {count} with two cables: {}", list_names(&bonds));
             self.notes.assumptions.push(sentence);
         }
         Ok(())
@@ -258,12 +254,14 @@ impl Inventory {
 
     /// The bonds of which hosts state the numbers of the interfaces.
     fn read_bonds(&mut self) -> Result<(), ImportError> {
+        let stated: Vec<_> =
+            self.hosts().filter_map(|host| Some((host, host.facts.get(facts::BONDS)?))).collect();
+        if stated.is_empty() {
+            return Ok(());
+        }
         let interfaces = self.interfaces_by_device();
-        let mut bonds = Vec::new();
-        for host in self.hosts() {
-            let Some(list) = host.facts.get(facts::BONDS) else {
-                continue;
-            };
+        let mut bonds: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        for (host, list) in stated {
             let refuse = |part: &str| {
                 let problem =
                     format!("bonds {part:?} is none: write FIRST+SECOND, numbers of interfaces");
@@ -274,13 +272,17 @@ impl Inventory {
                 let name = own.and_then(|own| own.keys().nth(number));
                 name.map(|name| name.text.to_owned()).ok_or_else(|| refuse(list))
             };
-            let numbers = facts::read_bonds(list).map_err(refuse)?.into_iter();
-            let named = numbers.map(|(second, first)| Ok((name(second)?, name(first)?)));
-            bonds.push((host.name.clone(), named.collect::<Result<_, ImportError>>()?));
+            let pairs = facts::read_bonds(list).map_err(refuse)?;
+            let mut seen = BTreeSet::new();
+            if !pairs.iter().flatten().all(|number| seen.insert(*number)) {
+                let problem = format!("bonds {list:?} have an interface twice");
+                return Err(field_error(&host.field, problem));
+            }
+            let named = pairs.into_iter().map(|[first, second]| Ok((name(second)?, name(first)?)));
+            bonds.insert(host.name.clone(), named.collect::<Result<_, ImportError>>()?);
         }
-        let bonds: BTreeMap<String, BTreeMap<String, String>> = bonds.into_iter().collect();
         for device in &mut self.devices {
-            device.bonds.extend(bonds.get(&device.name).cloned().unwrap_or_default());
+            device.bonds.extend(bonds.remove(&device.name).unwrap_or_default());
         }
         Ok(())
     }

@@ -81,15 +81,15 @@ fn an_interface_of_a_host_with_two_cables_is_a_bond_and_with_three_a_mistake() {
     let bond = LAB.replacen("a:eth10,", "a:eth1,", 1);
     let (links, assumed) = ports(&bond);
     assert_eq!(links, ["a:0 leaf1:1 400", "a:0 leaf2:1 400", "a:1 leaf2:2 400"]);
-    assert!(assumed.contains(&"bonds of 1 interfaces with two cables: a:eth1".to_owned()));
+    assert!(assumed.contains(&"bonds of 1 interface with two cables: a:eth1".to_owned()));
     let error = lab(&bond.replacen("a:eth2,", "a:eth1,", 1)).unwrap_err().to_string();
     let text = "topology.links[2]: a:eth1 already has the cable of topology.links[0] and \
                 topology.links[1]; a NIC has one cable, or two as a bond";
     assert!(error.starts_with(text), "{error}");
     // Two interfaces are a bond where the host says so, by their places.
-    let stated = LAB.replacen("group: server", "labels: { crux.bonds: 0+2, crux.gpus: 8 }", 1);
+    let stated = LAB.replacen("group: server", "labels: { crux.bonds: '0+2', crux.gpus: 8 }", 1);
     assert_eq!(ports(&stated).0, links);
-    for wrong in ["0+9", "0", "a+b"] {
+    for wrong in ["0+9", "0", "a+b", "0+0", "1+0,2+1", "0+2,1+2"] {
         let error = lab(&stated.replacen("0+2", wrong, 1)).unwrap_err().to_string();
         assert!(error.contains("topology.nodes.a: bonds"), "{error}");
     }
