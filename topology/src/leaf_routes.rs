@@ -1,12 +1,13 @@
 //! The next hops of all switches towards all destinations, which follow failures.
 //!
 //! [`paths`](crate::paths) says what the next hops towards one leaf, or the nearer of two, are. Here
-//! they are kept for all destinations of a fabric, "leaves" below, and [`LeafRoutes::follow`] brings them to the same fabric with other
-//! failures and drains. The decision: what a cable changes follows from where it stands. Below a
-//! cable is a switch from which the leaf is reached downwards, or the leaf itself: then all next
-//! hops towards that leaf are made anew. Otherwise only the switch below the cable climbs by it,
-//! so only its links change, as long as it stays as far from the leaf as it was. So a cable of a
-//! leaf costs one leaf and a look at the links of one switch, not the whole fabric.
+//! they are kept for all destinations of a fabric, "leaves" below, and [`LeafRoutes::follow`]
+//! brings them to the same fabric with other failures and drains. The decision: what a cable
+//! changes follows from where it stands. Below a cable is a switch from which the leaf is reached
+//! downwards, or the leaf itself: then all next hops towards that leaf are made anew. Otherwise
+//! only the switch below the cable climbs by it, so only its links change, as long as it stays as
+//! far from the leaf as it was. So a cable of a leaf costs one leaf and a look at the links of one
+//! switch, not the whole fabric.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,7 +43,6 @@ impl LeafHops {
 #[derive(Clone, Debug)]
 pub struct LeafRoutes {
     fabric: Fabric,
-    leaves: Vec<Destination>,
     /// By switch and leaf; none where there is no way. Neighbours that are equal are the same.
     hops: Vec<Vec<Option<Arc<LeafHops>>>>,
 }
@@ -59,10 +59,10 @@ pub struct RouteChange {
 impl LeafRoutes {
     /// The routes of a fabric.
     pub fn new(fabric: &Fabric) -> Self {
-        let leaves = fabric.destinations().to_vec();
-        let hops = vec![vec![None; leaves.len()]; fabric.switches().len()];
-        let mut routes = Self { fabric: fabric.clone(), leaves, hops };
-        for leaf in 0..routes.leaves.len() {
+        let leaves = fabric.destinations().len();
+        let hops = vec![vec![None; leaves]; fabric.switches().len()];
+        let mut routes = Self { fabric: fabric.clone(), hops };
+        for leaf in 0..leaves {
             routes.solve_leaf(leaf, &mut Vec::new());
         }
         routes
@@ -70,7 +70,7 @@ impl LeafRoutes {
 
     /// The destinations, by position.
     pub fn destinations(&self) -> &[Destination] {
-        &self.leaves
+        self.fabric.destinations()
     }
 
     /// The way from a switch to the leaf at a position; `None` where there is none.
@@ -88,8 +88,8 @@ impl LeafRoutes {
         let below: BTreeSet<SwitchId> =
             changed.filter_map(|link| lower_end(fabric, link)).collect();
         let mut changes = Vec::new();
-        for leaf in 0..self.leaves.len() {
-            let to = self.leaves[leaf];
+        for leaf in 0..self.destinations().len() {
+            let to = self.destinations()[leaf];
             let is_changed = |leaf| before.is_switch_usable(leaf) != fabric.is_switch_usable(leaf);
             let is_other = to.leaves().any(is_changed);
             if is_other || below.iter().any(|switch| self.is_above_or_at(*switch, leaf)) {
@@ -106,12 +106,13 @@ impl LeafRoutes {
         let first = self.hops(switch, leaf).and_then(|hops| hops.links.first());
         let next = first.and_then(|link| self.fabric.switch_after(*link));
         let tier = |switch| self.fabric.switch(switch).tier;
-        self.leaves[leaf].contains(switch) || next.is_some_and(|next| tier(next) < tier(switch))
+        self.destinations()[leaf].contains(switch)
+            || next.is_some_and(|next| tier(next) < tier(switch))
     }
 
     /// Makes all next hops towards a leaf.
     fn solve_leaf(&mut self, leaf: usize, changes: &mut Vec<RouteChange>) {
-        let solved = next_hops(&self.fabric, self.leaves[leaf]);
+        let solved = next_hops(&self.fabric, self.destinations()[leaf]);
         for switch in self.fabric.switch_ids() {
             self.set_hops(switch, leaf, solved_hops(&solved, switch), changes);
         }
@@ -143,7 +144,7 @@ impl LeafRoutes {
 
     /// The way up from a switch towards a leaf that it is not above of.
     fn climb(&self, switch: SwitchId, leaf: usize) -> Option<LeafHops> {
-        let to = self.leaves[leaf];
+        let to = self.destinations()[leaf];
         let below = self.fabric.down_links(switch).iter();
         // One with a cable to the leaf only descends, even if the cable cannot be used.
         let mut below = below.filter_map(|link| self.fabric.switch_after(*link));

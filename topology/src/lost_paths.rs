@@ -28,11 +28,11 @@ impl LostPaths {
     /// What has a path in `before` and none in `after`, a fabric of the same parts.
     pub fn between(before: &Fabric, after: &Fabric) -> Self {
         let mut lost = Self::default();
-        for nic in before.hosts().iter().flat_map(|host| &host.nics) {
-            let uplinks = || before.ports_of(*nic).map(|port| before.nic(port).uplink);
+        for nic in before.host_nics() {
+            let uplinks = || before.ports_of(nic).map(|port| before.nic(port).uplink);
             let usable = |fabric: &Fabric| uplinks().any(|uplink| fabric.is_usable(uplink));
             if usable(before) && !usable(after) {
-                lost.nics.insert(*nic);
+                lost.nics.insert(nic);
                 let carried = uplinks().filter(|uplink| before.is_usable(*uplink));
                 lost.links.extend(carried.flat_map(|uplink| [uplink, uplink.reverse()]));
             }

@@ -59,12 +59,12 @@ impl PlacementContext {
     /// What can be known of `fabric`, whose NICs are taken to be as fast as its first.
     pub fn from_fabric(fabric: &Fabric, models: &ModelTable, seed: u64) -> Self {
         let first = (!fabric.nics().is_empty()).then_some(NicId(0));
-        let ports = first.into_iter().flat_map(|nic| fabric.ports_of(nic));
-        let rate =
-            ports.map(|port| fabric.link(fabric.nic(port).uplink).bandwidth.bytes_per_second());
+        let rate_of = |nic| -> f64 {
+            fabric.uplinks_of(nic).map(|link| link.bandwidth.bytes_per_second()).sum()
+        };
         Self {
             models: models.clone(),
-            nic_bytes_per_second: first.map_or(1.0, |_| rate.sum()),
+            nic_bytes_per_second: first.map_or(1.0, rate_of),
             fragmentation: JobFragmentation::CALIBRATED,
             quotas: BTreeMap::new(),
             seed,

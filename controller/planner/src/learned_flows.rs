@@ -57,7 +57,7 @@ impl NicOwners {
         let ids = plan.jobs.iter().enumerate().map(|(index, job)| (job.id.clone(), index));
         let mut owners = Self { by_id: ids.collect(), ..Self::default() };
         for flow in &plan.flows {
-            for nic in [flow.src, flow.dst].map(|port| fabric.first_port(port)) {
+            for nic in fabric.first_ports([flow.src, flow.dst]) {
                 owners.by_nic.entry(nic).or_default().insert(flow.job);
                 owners.by_host.entry(fabric.nic(nic).host).or_default().insert(flow.job);
             }
@@ -139,7 +139,7 @@ pub fn place_learned_flows(
     let mut owned: Vec<(usize, &LearnedConnection)> = connections
         .iter()
         .filter(|seen| {
-            let key = tuple_key(fabric, (seen.src, seen.dst), seen.udp_src_port);
+            let key = tuple_key(fabric, [seen.src, seen.dst], seen.udp_src_port);
             key.is_some_and(|key| !paths.announced.contains(&key))
         })
         .filter_map(|seen| {
@@ -199,14 +199,10 @@ pub fn with_learned_flows(
 }
 
 /// Five-tuples by NICs, whose ports share an address.
-type TupleKey = (NicId, NicId, u16);
+type TupleKey = ([NicId; 2], u16);
 
-fn tuple_key(
-    fabric: &Fabric,
-    (src, dst): (NicId, NicId),
-    udp_src_port: Option<u16>,
-) -> Option<TupleKey> {
-    Some((fabric.first_port(src), fabric.first_port(dst), udp_src_port?))
+fn tuple_key(fabric: &Fabric, ends: [NicId; 2], udp_src_port: Option<u16>) -> Option<TupleKey> {
+    Some((fabric.first_ports(ends), udp_src_port?))
 }
 
 /// The paths of a plan by job, port that sends and NIC that receives, and the five-tuples that have
@@ -225,7 +221,7 @@ impl PairPaths {
         }
         let stated = plan.flows.iter();
         let announced =
-            stated.filter_map(|flow| tuple_key(fabric, (flow.src, flow.dst), flow.udp_src_port));
+            stated.filter_map(|flow| tuple_key(fabric, [flow.src, flow.dst], flow.udp_src_port));
         Self { paths, announced: announced.collect() }
     }
 

@@ -1,11 +1,11 @@
-//! Flows that switches cannot tell apart: a connection of a NIC with two ports, sent from the one or
-//! the other.
+//! Flows that switches cannot tell apart: a connection of a NIC with two ports, sent from the one
+//! or the other.
 //!
 //! Both have one five-tuple, by which a switch that chooses a path knows them. The decision: where
 //! their paths meet, the second takes the rest of the first one's, which is as long. Where that
 //! ends at another port of the receiver, the second has no pin: hashes lead it to where they meet.
 
-use topology::{LinkId, LinkPath, NicId, SwitchId};
+use topology::{LinkId, LinkPath, SwitchId};
 
 use crate::traffic::IndexedTraffic;
 
@@ -42,8 +42,7 @@ fn flows_of_one_tuple<'t>(
     let count = if fabric.has_bonds() { traffic.flows.len().saturating_sub(1) } else { 0 };
     let tuple = move |at: usize| {
         let flow = traffic.flows[at].flow;
-        let ends = [flow.src, flow.dst].map(|nic: NicId| fabric.first_port(nic));
-        (traffic.flows[at].job, ends, flow.udp_src_port)
+        (traffic.flows[at].job, fabric.first_ports([flow.src, flow.dst]), flow.udp_src_port)
     };
     let pairs = (0..count).map(|at| [at, at + 1]);
     pairs.filter(move |[first, second]| {

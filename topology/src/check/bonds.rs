@@ -1,6 +1,6 @@
 //! Rules about NICs with two ports under one address.
 
-use crate::fabric::{Fabric, Nic};
+use crate::fabric::Fabric;
 use crate::finding::{Finding, count_noun, list_names};
 use crate::ids::NicId;
 
@@ -40,18 +40,13 @@ pub(super) fn uneven_bonds(fabric: &Fabric) -> Vec<Finding> {
 
 /// Both ports of each NIC with two.
 fn bonds(fabric: &Fabric) -> impl Iterator<Item = [NicId; 2]> + '_ {
-    let nics = fabric.hosts().iter().flat_map(|host| &host.nics);
-    nics.filter_map(|nic| Some([*nic, fabric.nic(*nic).bond?]))
+    fabric.host_nics().filter_map(|nic| Some([nic, fabric.nic(nic).bond?]))
 }
 
 /// One warning that names all of these NICs.
 fn warn_of(fabric: &Fabric, bonds: impl Iterator<Item = [NicId; 2]>, text: &str) -> Vec<Finding> {
-    let names = bonds.map(|[nic, _]| {
-        let Nic { host, index, .. } = fabric.nic(nic);
-        format!("{}:{index}", fabric.host(*host).name)
-    });
-    let names: Vec<String> = names.collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let ends = bonds.map(|[nic, _]| fabric.link(fabric.nic(nic).uplink).from);
+    let names: Vec<String> = ends.map(|end| fabric.endpoint_name(end)).collect();
     let warning = || Finding::warning(list_names(&names), text);
     (!names.is_empty()).then(warning).into_iter().collect()
 }

@@ -15,8 +15,7 @@ pub(super) fn narrow_pcie_links(fabric: &Fabric) -> Vec<Finding> {
 
 fn has_narrow_link(fabric: &Fabric, host: &Host) -> bool {
     host.nics.iter().any(|&nic| {
-        let ports = fabric.ports_of(nic).map(|port| fabric.link(fabric.nic(port).uplink));
-        let uplink: f64 = ports.map(|link| link.bandwidth.gbps()).sum();
+        let uplink: f64 = fabric.uplinks_of(nic).map(|link| link.bandwidth.gbps()).sum();
         let pcie = fabric.links_to_nic(None, nic);
         pcie.iter().any(|link| fabric.link_bandwidth(*link).gbps() < uplink)
     })

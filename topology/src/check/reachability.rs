@@ -17,23 +17,27 @@ pub(super) fn hosts_without_nics(fabric: &Fabric) -> Vec<Finding> {
 }
 
 pub(super) fn disconnected_nics(fabric: &Fabric) -> Vec<Finding> {
-    let nics = fabric.hosts().iter().flat_map(|host| &host.nics);
-    nics.filter_map(|nic| {
-        let links = fabric.ports_of(*nic).map(|port| fabric.nic(port).uplink);
-        let (working, lost): (Vec<_>, Vec<_>) = links.partition(|link| fabric.is_usable(*link));
-        let why = |link: &LinkId| {
-            let why = if fabric.is_up(*link) { "drained" } else { "down" };
-            format!("{} is {why}", fabric.link_name(*link))
+    let findings = fabric.host_nics().filter_map(|nic| {
+        let links = || fabric.ports_of(nic).map(|port| fabric.nic(port).uplink);
+        let why = |link: LinkId| {
+            let why = if fabric.is_up(link) { "drained" } else { "down" };
+            format!("{} is {why}", fabric.link_name(link))
         };
-        let lost: Vec<String> = lost.iter().map(why).collect();
-        let (nic, lost) = (fabric.nic(*nic), Some(lost.join(" and ")).filter(|it| !it.is_empty())?);
+        let lost = links().filter(|link| !fabric.is_usable(*link)).map(why);
+        let lost: Vec<String> = lost.collect();
+        let (nic, why) = (fabric.nic(nic), lost.join(" and "));
         let host = &*fabric.host(nic.host).name;
-        Some(match working.is_empty() {
-            true => Finding::error(host, format!("NIC {} is cut off: {lost}", nic.index)),
-            false => Finding::warning(host, format!("NIC {} has one port left: {lost}", nic.index)),
-        })
-    })
-    .collect()
+        match lost.len() {
+            0 => None,
+            count if count == links().count() => {
+                Some(Finding::error(host, format!("NIC {} is cut off: {why}", nic.index)))
+            }
+            _ => {
+                Some(Finding::warning(host, format!("NIC {} has one port left: {why}", nic.index)))
+            }
+        }
+    });
+    findings.collect()
 }
 
 /// Leaves that do not reach each other: an error where this keeps hosts apart, a warning where hosts

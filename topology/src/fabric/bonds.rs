@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{AddressPrefix, Fabric, FabricParts, LinkEndpoint};
+use super::{AddressPrefix, Fabric, FabricParts, Link, LinkEndpoint};
 use crate::ids::{HostId, LinkId, NicId, SwitchId};
 
 /// Where packets arrive: a leaf, or either of two.
@@ -96,10 +96,26 @@ impl Fabric {
         std::iter::once(first).chain(other.map(|other| port.max(other)))
     }
 
+    /// The links by which the NIC with this port sends: one for each of its ports.
+    pub fn uplinks_of(&self, port: NicId) -> impl Iterator<Item = &Link> {
+        self.ports_of(port).map(|port| self.link(self.nic(port).uplink))
+    }
+
     /// The first port of the NIC with this port: the one that stands for its address.
     #[inline]
     pub fn first_port(&self, port: NicId) -> NicId {
         self.nic(port).bond.map_or(port, |other| port.min(other))
+    }
+
+    /// [`Fabric::first_port`] of both ends of a flow: the addresses between which it goes.
+    #[inline]
+    pub fn first_ports(&self, ends: [NicId; 2]) -> [NicId; 2] {
+        ends.map(|port| self.first_port(port))
+    }
+
+    /// The NICs of all hosts, each once, by its first port.
+    pub fn host_nics(&self) -> impl Iterator<Item = NicId> + '_ {
+        self.hosts().iter().flat_map(|host| host.nics.iter().copied())
     }
 
     /// The port of a NIC that has its cable at this end.
@@ -107,8 +123,8 @@ impl Fabric {
         self.ports_of(nic).find(|port| self.link(self.nic(*port).uplink).to == end)
     }
 
-    /// The number of the port by which a link leaves its host or switch. A host counts its NICs first,
-    /// then their second ports.
+    /// The number of the port by which a link leaves its host or switch. A host counts its NICs
+    /// first, then their second ports.
     pub fn port_number(&self, link: LinkId) -> u32 {
         let port = self.nic_after(link.reverse());
         port.map_or(self.link(link).from.port, |port| self.host_port_number(port))
@@ -166,8 +182,8 @@ impl Fabric {
         working().find(may_be_used).or_else(|| working().next()).or_else(last)
     }
 
-    /// The addresses that are routed to a destination, ascending: the /24 or /64 of each of its NICs
-    /// where no NIC elsewhere is in it, else the NIC's own /32 or /128.
+    /// The addresses that are routed to a destination, ascending: the /24 or /64 of each of its
+    /// NICs where no NIC elsewhere is in it, else the NIC's own /32 or /128.
     pub fn prefixes_of(&self, destination: Destination) -> BTreeSet<AddressPrefix> {
         let nics = self.nics_on(destination.first);
         let nics = nics.filter(|nic| self.leaves_of(*nic) == destination);

@@ -62,10 +62,10 @@ struct AddressClaim {
 impl AttachmentTable {
     /// The attachments that the fabric has, so that a newcomer must prove that they have changed.
     pub(super) fn from_fabric(fabric: &Fabric) -> Self {
-        let nics = fabric.hosts().iter().flat_map(|host| &host.nics).filter_map(|nic| {
+        let nics = fabric.host_nics().filter_map(|nic| {
             let at = |port| SwitchPort::at_endpoint(fabric.link(fabric.nic(port).uplink).to);
-            let second = fabric.nic(*nic).bond.and_then(at);
-            let (at, nic) = (at(*nic)?, fabric.nic(*nic));
+            let second = fabric.nic(nic).bond.and_then(at);
+            let (at, nic) = (at(nic)?, fabric.nic(nic));
             let known = KnownAttachment::new(HostAttachment { at, mac: nic.mac }, None);
             Some((nic.ip, KnownAttachment { second, ..known }))
         });

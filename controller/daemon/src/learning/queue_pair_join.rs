@@ -65,7 +65,7 @@ impl JobPlaces {
         for flow in &plan.flows {
             let hosts = places.hosts.entry(flow.job).or_default();
             hosts.extend([flow.src, flow.dst].map(|nic| fabric.nic(nic).host));
-            let [src, dst] = [flow.src, flow.dst].map(|port| fabric.first_port(port));
+            let [src, dst] = fabric.first_ports([flow.src, flow.dst]);
             for (nic, other) in [(src, dst), (dst, src)] {
                 places.neighbours.entry((flow.job, nic)).or_default().insert(other);
             }

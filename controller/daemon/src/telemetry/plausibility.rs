@@ -124,8 +124,7 @@ pub(super) fn check_announcement(
 
 /// Bytes per second of all ports of a NIC.
 fn nic_rate(fabric: &Fabric, nic: NicId) -> f64 {
-    let links = fabric.ports_of(nic).map(|port| fabric.link(fabric.nic(port).uplink));
-    links.map(|link| link.bandwidth.bytes_per_second()).sum()
+    fabric.uplinks_of(nic).map(|link| link.bandwidth.bytes_per_second()).sum()
 }
 
 /// Whether `window` can be true of `job` in `fabric`.

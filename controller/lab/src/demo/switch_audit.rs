@@ -53,10 +53,10 @@ pub(super) struct SwitchAuditor {
 }
 
 /// What the pins of each switch have counted.
-type PinCounts = BTreeMap<SwitchId, BTreeMap<EntryKey, CounterValue>>;
+pub(super) type PinCounts = BTreeMap<SwitchId, BTreeMap<EntryKey, CounterValue>>;
 
 /// Bytes that left a switch by a port on a level.
-type PortBytes = BTreeMap<(SwitchId, PortNumber, PriorityLevel), u64>;
+pub(super) type PortBytes = BTreeMap<(SwitchId, PortNumber, PriorityLevel), u64>;
 
 impl SwitchAuditor {
     pub(super) async fn new(fabric: &Fabric) -> Result<Self, CommandError> {
@@ -113,20 +113,17 @@ impl SwitchAuditor {
     /// Pinned flows that sent nothing, and ports on which the bytes of the pins are not to be found
     /// or are not all that was carried. Without pins there is no other way than ECMP's.
     pub(super) async fn misrouted_flows(&self, plan: &Plan) -> Result<Vec<String>, CommandError> {
-        let mut strays = Vec::new();
-        let mut planned = PortBytes::new();
-        let mut pinned_bytes = 0;
         let matched = self.read_pin_counts().await?;
-        for flow in plan.flows.iter().filter(|flow| flow.pinned) {
-            let bytes = self.pinned_bytes(flow, &matched);
-            pinned_bytes += bytes;
-            if bytes == 0 && !self.is_sent_from_other_port(plan, flow, &matched) {
-                strays.push(format!("{}: nothing matched its pin", self.flow_name(plan, flow)));
-            }
-            for key in self.planned_hops(plan, flow) {
-                *planned.entry(key).or_default() += bytes;
-            }
-        }
+        let pinned = plan.flows.iter().filter(|flow| flow.pinned);
+        let pinned_bytes: u64 = pinned.clone().map(|flow| self.pinned_bytes(flow, &matched)).sum();
+        let unmatched = pinned.filter(|flow| {
+            self.pinned_bytes(flow, &matched) == 0
+                && !self.is_sent_from_other_port(plan, flow, &matched)
+        });
+        let mut strays: Vec<String> = unmatched
+            .map(|flow| format!("{}: nothing matched its pin", self.flow_name(plan, flow)))
+            .collect();
+        let planned = self.planned_bytes(plan, &matched);
         if planned.is_empty() {
             return Ok(strays);
         }
@@ -137,20 +134,15 @@ impl SwitchAuditor {
     }
 
     /// Bytes of pinned flows by the switches, ports and levels on their paths.
-    #[cfg(test)]
-    pub(super) async fn planned_bytes(
-        &self,
-        plan: &Plan,
-    ) -> Result<BTreeMap<(SwitchId, u32, u8), u64>, CommandError> {
-        let matched = self.read_pin_counts().await?;
-        let mut planned = BTreeMap::new();
+    pub(super) fn planned_bytes(&self, plan: &Plan, matched: &PinCounts) -> PortBytes {
+        let mut planned = PortBytes::new();
         for flow in plan.flows.iter().filter(|flow| flow.pinned) {
-            for (switch, port, level) in self.planned_hops(plan, flow) {
-                let key = (switch, u32::from(port.number()), level.number());
-                *planned.entry(key).or_default() += self.pinned_bytes(flow, &matched);
+            let bytes = self.pinned_bytes(flow, matched);
+            for key in self.planned_hops(plan, flow) {
+                *planned.entry(key).or_default() += bytes;
             }
         }
-        Ok(planned)
+        planned
     }
 
     /// Ports between switches that carried fewer bytes than planned, or more than pins and
@@ -180,7 +172,7 @@ impl SwitchAuditor {
     }
 
     /// What every pin has counted, by switch.
-    async fn read_pin_counts(&self) -> Result<PinCounts, CommandError> {
+    pub(super) async fn read_pin_counts(&self) -> Result<PinCounts, CommandError> {
         let mut matched = PinCounts::new();
         for (switch, client) in &self.clients {
             let counts = client.read_pin_counts().await.map_err(CommandError::failed)?;
@@ -211,10 +203,8 @@ impl SwitchAuditor {
         flow: &PlannedFlow,
         matched: &PinCounts,
     ) -> bool {
-        let tuple = |flow: &PlannedFlow| {
-            let ends = [flow.src, flow.dst].map(|port| self.fabric.first_port(port));
-            (ends, flow.udp_src_port)
-        };
+        let tuple =
+            |flow: &PlannedFlow| (self.fabric.first_ports([flow.src, flow.dst]), flow.udp_src_port);
         let mut others = plan.flows.iter().filter(|other| tuple(other) == tuple(flow));
         others.any(|other| other.pinned && self.pinned_bytes(other, matched) > 0)
     }

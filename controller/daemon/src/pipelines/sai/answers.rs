@@ -12,23 +12,19 @@ use planner::{Plan, PlannedFlow};
 use topology::{Fabric, LinkId, NicId};
 
 /// The pairs of NICs between which a plan has flows.
-pub(super) struct AnsweredPairs(BTreeSet<(NicId, NicId)>);
+pub(super) struct AnsweredPairs(BTreeSet<[NicId; 2]>);
 
 impl AnsweredPairs {
     pub(super) fn new(fabric: &Fabric, plan: &Plan) -> Self {
-        Self(plan.flows.iter().map(|flow| addressed_pair(fabric, flow)).collect())
+        let pairs = plan.flows.iter().map(|flow| fabric.first_ports([flow.src, flow.dst]));
+        Self(pairs.collect())
     }
 
     /// Whether only answers travel from the receiver of a flow to its sender.
     pub(super) fn has_no_flow_back(&self, fabric: &Fabric, flow: &PlannedFlow) -> bool {
-        let (src, dst) = addressed_pair(fabric, flow);
-        !self.0.contains(&(dst, src))
+        let [src, dst] = fabric.first_ports([flow.src, flow.dst]);
+        !self.0.contains(&[dst, src])
     }
-}
-
-/// The NICs of a flow, whichever ports of them.
-fn addressed_pair(fabric: &Fabric, flow: &PlannedFlow) -> (NicId, NicId) {
-    (fabric.first_port(flow.src), fabric.first_port(flow.dst))
 }
 
 /// The link by which answers leave the leaf of a flow's receiver if they take the flow's path: the
