@@ -100,34 +100,26 @@ fn find_cycle(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use topology::clos::{ClosSpec, build_clos};
     use topology::{HostId, NicId};
 
     use super::*;
-    use crate::input::{Flow, Job, MeasuredSlowdown, PlanInput};
+    use crate::input::{Flow, Job, PlanInput};
     use crate::link_slopes::LinkSlopes;
 
     fn job(name: &str, src: usize, dst: usize) -> Job {
-        Job {
-            id: name.into(),
-            tenant: None,
-            model: None,
-            gpus: BTreeMap::from([(HostId::from(src), 1)]),
-            flop_per_iteration: 1e15,
-            compute_seconds: 1.0,
-            overlap_from: 1.0,
-            can_wait: false,
-            measured: MeasuredSlowdown::default(),
-            flows: vec![Flow {
+        Job::for_test(
+            name,
+            (HostId::from(src), 1),
+            vec![Flow {
                 src: NicId::from(src),
                 dst: NicId::from(dst),
                 bytes: 1e9,
                 udp_src_port: Some(50_000),
                 gpus: crate::input::FlowGpus::default(),
             }],
-        }
+        )
     }
 
     /// The path over these switches.

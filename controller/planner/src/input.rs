@@ -117,6 +117,25 @@ impl FlowGpus {
     }
 }
 
+#[cfg(test)]
+impl Job {
+    /// A job with GPUs of one host, which computes for a second an iteration.
+    pub(crate) fn for_test(id: &str, gpus: (HostId, u32), flows: Vec<Flow>) -> Self {
+        Self {
+            id: id.into(),
+            tenant: None,
+            model: None,
+            gpus: BTreeMap::from([gpus]),
+            flop_per_iteration: 1e15,
+            compute_seconds: 1.0,
+            overlap_from: 1.0,
+            can_wait: false,
+            measured: MeasuredSlowdown::default(),
+            flows,
+        }
+    }
+}
+
 impl Flow {
     /// The links from its GPU to its NIC, and from the NIC at the other end to the GPU there; none
     /// where the fabric describes no interconnect.

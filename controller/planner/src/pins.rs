@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use topology::{Finding, LinkPath, SwitchId};
 
 use crate::policy::Policy;
-use crate::routes::LeafPair;
-use crate::traffic::IndexedTraffic;
+use crate::traffic::{IndexedTraffic, RoutableFlow};
 
 /// Whether each flow is pinned. Where a switch has more flows to pin than room, those of the least
 /// intense jobs are left to ECMP. `order` is the jobs by descending intensity, and `paths` those of
@@ -26,14 +25,14 @@ pub(crate) fn assign_pins(
     let has_room_everywhere = has_room_for_all(traffic, paths, policy);
     for job in order {
         for flow in flows_to_pin(traffic, *job, policy) {
-            let ends = RouteEnds::of_flow(traffic, *job, flow);
-            let path = &paths[traffic.spans[*job].start + flow];
+            let flow = traffic.spans[*job].start + flow;
+            let (routable, path) = (&traffic.flows[flow], &paths[flow]);
             let has_room = has_room_everywhere
-                || choosing_switches(traffic, ends, path).all(|at| room[at.index()] > 0);
+                || choosing_switches(traffic, routable, path).all(|at| room[at.index()] > 0);
             if has_room && !has_room_everywhere {
-                choosing_switches(traffic, ends, path).for_each(|switch| room[switch.index()] -= 1);
+                choosing_switches(traffic, routable, path).for_each(|at| room[at.index()] -= 1);
             }
-            pinned[traffic.spans[*job].start + flow] = has_room;
+            pinned[flow] = has_room;
         }
     }
     pinned
@@ -60,7 +59,7 @@ pub(crate) fn pin_findings(
     for job in 0..traffic.jobs.len() {
         let start = traffic.spans[job].start;
         for flow in flows_to_pin(traffic, job, policy).filter(|flow| !pinned[start + flow]) {
-            let leaf = leaf_pair_of(traffic, job, flow).ends.from;
+            let leaf = traffic.leaf_pair(&traffic.flows[start + flow]).ends.from;
             *spilled.entry(leaf).or_default() += 1;
         }
     }
@@ -93,32 +92,14 @@ fn flows_to_pin<'t>(
     })
 }
 
-fn leaf_pair_of<'t>(traffic: &'t IndexedTraffic<'_>, job: usize, flow: usize) -> &'t LeafPair {
-    let routes = &traffic.routes[job];
-    &routes.pairs[routes.flows[flow].pair]
-}
-
-/// Where a flow arrives, as far as its pins depend on it.
-#[derive(Clone, Copy)]
-struct RouteEnds {
-    to: SwitchId,
-    has_two: bool,
-}
-
-impl RouteEnds {
-    fn of_flow(traffic: &IndexedTraffic<'_>, job: usize, flow: usize) -> Self {
-        let has_two = traffic.routes[job].flows[flow].has_two_ends;
-        Self { to: leaf_pair_of(traffic, job, flow).ends.to, has_two }
-    }
-}
-
 /// The switches on a path with several next hops.
 fn choosing_switches<'p>(
     traffic: &'p IndexedTraffic<'_>,
-    ends: RouteEnds,
+    flow: &'p RoutableFlow<'_>,
     path: &'p LinkPath,
 ) -> impl Iterator<Item = SwitchId> + 'p {
+    let to = traffic.leaf_pair(flow).ends.to;
     let links = path.without_host_links().iter();
     let switches = links.filter_map(|link| traffic.tables.sender(*link));
-    switches.filter(move |switch| ends.has_two || traffic.tables.has_choice(*switch, ends.to))
+    switches.filter(move |switch| flow.has_two_ends || traffic.tables.has_choice(*switch, to))
 }

@@ -15,6 +15,7 @@
 //! The result depends on job and fabric alone, and spreading it again, on the fabric after another
 //! failure, is as good as spreading the first flows.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use topology::{Fabric, NextHops, NicId, SwitchId, next_hops};
@@ -43,7 +44,10 @@ pub fn join_ports(fabric: &Fabric, jobs: Vec<Job>) -> Vec<Job> {
 
 /// These flows, those of ports that have failed from and to the other port of their NIC: for those
 /// who follow flows through failures one by one.
-pub fn move_to_working_ports(fabric: &Fabric, jobs: &[Job]) -> Vec<Job> {
+pub fn move_to_working_ports<'j>(fabric: &Fabric, jobs: &'j [Job]) -> Cow<'j, [Job]> {
+    if !fabric.has_bonds() {
+        return jobs.into();
+    }
     let works = |port: &NicId| fabric.is_up(fabric.nic(*port).uplink);
     let moved = |port: NicId| {
         let other = fabric.nic(port).bond.filter(works);
@@ -84,7 +88,7 @@ struct AddressedFlow {
 
 impl AddressedFlow {
     fn of(fabric: &Fabric, flow: &Flow) -> Self {
-        let [src, dst] = [flow.src, flow.dst].map(|nic| fabric.first_port(nic));
+        let [src, dst] = fabric.first_ports([flow.src, flow.dst]);
         Self { src, dst, udp_src_port: flow.udp_src_port, gpus: flow.gpus }
     }
 }
@@ -137,8 +141,8 @@ impl PortSpread<'_> {
         }
     }
 
-    /// The ports of the receiver at which packets of a port may arrive, those that are nearest. A leaf
-    /// with a port of its own sends by that, even while it is drained.
+    /// The ports of the receiver at which packets of a port may arrive, those that are nearest. A
+    /// leaf with a port of its own sends by that, even while it is drained.
     fn nearest_ports(&mut self, src: NicId, dst: NicId) -> Vec<NicId> {
         let fabric = self.fabric;
         let from = fabric.leaf_of(src);
@@ -175,13 +179,11 @@ fn sending_ports(fabric: &Fabric, nic: NicId) -> Vec<NicId> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use topology::clos::{ClosSpec, build_clos};
     use topology::{AvailabilityChange, HostId};
 
     use super::*;
-    use crate::input::MeasuredSlowdown;
 
     fn dual() -> Fabric {
         let spec = ClosSpec { ports_per_nic: 2, ..ClosSpec::default() };
@@ -198,18 +200,7 @@ mod tests {
             udp_src_port: *udp_src_port,
             gpus: FlowGpus::default(),
         };
-        Job {
-            id: "job".into(),
-            tenant: None,
-            model: None,
-            gpus: BTreeMap::from([(HostId(0), 1)]),
-            flop_per_iteration: 1e15,
-            compute_seconds: 1.0,
-            overlap_from: 1.0,
-            can_wait: false,
-            measured: MeasuredSlowdown::default(),
-            flows: flows.iter().map(flow).collect(),
-        }
+        Job::for_test("job", (HostId(0), 1), flows.iter().map(flow).collect())
     }
 
     /// `h1>leaf1 leaf3>h7 bytes` of every flow.
@@ -260,7 +251,7 @@ mod tests {
         let failed = fabric.with_changes(cut.map(AvailabilityChange::LinkDown));
         let moved = move_to_working_ports(&failed, &spread);
         assert_eq!(shown(&failed, &moved), ["leaf2 leaf4 4", "leaf2 leaf4 4"]);
-        assert_eq!(move_to_working_ports(&fabric, &spread), spread);
+        assert_eq!(*move_to_working_ports(&fabric, &spread), spread);
     }
 
     #[test]

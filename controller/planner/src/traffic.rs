@@ -206,7 +206,7 @@ impl<'a> RouteFinder<'a> {
         let down = fabric.nic(flow.dst).uplink.reverse();
         let hosts_connected = fabric.is_usable(up) && fabric.is_usable(down);
         let has_two_ends =
-            fabric.leaves_of(flow.dst).only_leaf().is_none() && pairs[pair].crosses_fabric();
+            pairs[pair].crosses_fabric() && fabric.leaves_of(flow.dst).only_leaf().is_none();
         let has_path = hosts_connected && pairs[pair].is_joined;
         FlowRoute { up, down, pair, has_path, has_two_ends }
     }

@@ -293,13 +293,12 @@ impl<'m> MeanRates<'m> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use topology::HostId;
     use topology::clos::{ClosSpec, build_clos};
 
     use super::*;
-    use crate::input::{Flow, FlowGpus, Job, MeasuredSlowdown, PlanInput};
+    use crate::input::{Flow, FlowGpus, Job, PlanInput};
     use crate::policy::Policy;
     use crate::traffic::IndexedTraffic;
 
@@ -323,18 +322,11 @@ mod tests {
                 udp_src_port: Some(50_000 + port),
                 gpus: FlowGpus::default(),
             };
-            Job {
-                id: format!("j{number}").into(),
-                tenant: None,
-                model: None,
-                gpus: BTreeMap::from([(HostId::from(number), 8)]),
-                flop_per_iteration: 1e15,
-                compute_seconds: 1.0,
-                overlap_from: 1.0,
-                can_wait: false,
-                measured: MeasuredSlowdown::default(),
-                flows: (0..4).map(flow).collect(),
-            }
+            Job::for_test(
+                &format!("j{number}"),
+                (HostId::from(number), 8),
+                (0..4).map(flow).collect(),
+            )
         };
         let input = PlanInput { jobs: vec![job(0), job(1)], fabric: fabric.clone() };
         let traffic = IndexedTraffic::new(&input);
