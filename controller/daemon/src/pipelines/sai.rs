@@ -29,7 +29,7 @@ use self::answers::AnsweredPairs;
 use self::lowering::SaiLowering;
 use self::pins::{PinAssignment, SwitchPins};
 use self::port_classes::PortClasses;
-use super::switch_routes::{MovedNic, SwitchRoutes, moved_nics, without_failures};
+use super::switch_routes::{MovedNic, SwitchRoutes, without_failures};
 use crate::pipeline::{
     AttributedEntry, PipelineLowering, PipelineWiring, PlanShortages, PortLevelCell, RefusalCell,
     SwitchPipeline, SwitchReports, WiringError,
@@ -478,11 +478,11 @@ fn default_routes(
         prefixes.map(move |prefix| (prefix, *target))
     });
     // Where the same links lead to both leaves, as at most leaves, switches above decide.
-    let is_elsewhere = |moved: &MovedNic| {
+    let is_elsewhere = |moved: &&MovedNic| {
         let [now, all] = [moved.to, moved.leaf].map(|leaf| routes.links(fabric, switch, leaf));
         now != all
     };
-    let moved = moved_nics(fabric).into_iter().filter(is_elsewhere).filter_map(|moved| {
+    let moved = routes.moved().iter().filter(is_elsewhere).filter_map(|moved| {
         let address = IpPrefix::from(fabric.nic(moved.nic).ip);
         reached.get(&moved.to).map(|target| (address, *target))
     });

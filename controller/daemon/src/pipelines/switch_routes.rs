@@ -14,6 +14,7 @@ pub(super) struct SwitchRoutes {
     usable: LeafRoutes,
     /// Those that work, drained or not.
     standing: LeafRoutes,
+    moved: Vec<MovedNic>,
 }
 
 /// The links from a switch to a leaf, ascending.
@@ -33,7 +34,7 @@ pub(super) struct LeafLinks<'a> {
 impl SwitchRoutes {
     /// Routes while nothing has failed and nothing is drained.
     pub(super) fn new(unharmed: &LeafRoutes) -> Self {
-        Self { usable: unharmed.clone(), standing: unharmed.clone() }
+        Self { usable: unharmed.clone(), standing: unharmed.clone(), moved: Vec::new() }
     }
 
     /// The routes of a fabric, whose wiring has these routes while nothing has failed.
@@ -46,11 +47,17 @@ impl SwitchRoutes {
     /// Brings the routes to a fabric with other failures and drains; the ways that have changed,
     /// ascending.
     pub(super) fn follow(&mut self, fabric: &Fabric) -> Vec<RouteChange> {
+        self.moved = moved_nics(fabric);
         let mut changes = self.standing.follow(&fabric.without_drains());
         changes.extend(self.usable.follow(fabric));
         changes.sort_unstable();
         changes.dedup();
         changes
+    }
+
+    /// The NICs that one of their two leaves is not used for.
+    pub(super) fn moved(&self) -> &[MovedNic] {
+        &self.moved
     }
 
     /// The links from a switch to the leaf at a position; `None` where it does not reach it.
@@ -115,12 +122,11 @@ pub(super) struct MovedNic {
 }
 
 /// Those of a fabric.
-pub(super) fn moved_nics(fabric: &Fabric) -> Vec<MovedNic> {
+fn moved_nics(fabric: &Fabric) -> Vec<MovedNic> {
     if !fabric.has_bonds() {
         return Vec::new();
     }
-    let nics = fabric.hosts().iter().flat_map(|host| &host.nics);
-    let moved = nics.filter_map(|&nic| {
+    let moved = fabric.host_nics().filter_map(|nic| {
         let [all, now] = [fabric.leaves_of(nic), fabric.arrival_leaves(nic)];
         let position = |leaves| fabric.destination_position(leaves);
         (all != now).then_some(MovedNic { nic, leaf: position(all)?, to: position(now)? })

@@ -156,14 +156,12 @@ pub(in crate::pipelines::fabric) fn class_rows(
     nics: &[NicId],
 ) -> Vec<ClassRow> {
     // Two ports at one leaf have the same rows, but where the port stands for the address.
-    let is_first = |nic: &&NicId| {
-        let same_leaf = |other: NicId| fabric.leaf_of(other) == fabric.leaf_of(**nic);
-        let is_second =
-            fabric.first_port(**nic) != **nic && fabric.nic(**nic).bond.is_some_and(same_leaf);
-        !is_second || fabric.nic(**nic).ip.is_ipv6()
+    let has_rows = |port: NicId| {
+        let is_second = fabric.first_port(port) != port;
+        let is_alone = !is_second || fabric.leaves_of(port).only_leaf().is_none();
+        is_alone || fabric.nic(port).ip.is_ipv6()
     };
-    let nics: Vec<NicId> = nics.iter().filter(is_first).copied().collect();
-    let nics = &nics[..];
+    let nics: &[NicId] = &nics.iter().copied().filter(|port| has_rows(*port)).collect::<Vec<_>>();
     let of_nics = nics.iter().filter_map(|nic| Some((*nic, sent.get(nic)?)));
     let mut rows: Vec<ClassRow> = of_nics
         .flat_map(|(nic, flows)| NicClasses { fabric, plan, nic, flows }.build_rows())

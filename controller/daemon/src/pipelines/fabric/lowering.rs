@@ -20,10 +20,10 @@ use super::leaf_classes::LeafClasses;
 use super::numbering::FabricNumbering;
 use super::plan_index::PlanIndex;
 use super::route_rows::{self, NicWays, RouteRows};
-use super::switch_context::{LoweringContext, SwitchContext};
+use super::switch_context::{LoweringContext, NicPath, SwitchContext};
 use super::{OWN_ROWS, PROGRAM, liveness};
 use crate::pipeline::PipelineLowering;
-use crate::pipelines::switch_routes::{SwitchRoutes, moved_nics};
+use crate::pipelines::switch_routes::{MovedNic, SwitchRoutes};
 
 /// The lowered tables of the switches that run the program, and what they follow from.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) struct FabricLowering {
 struct LoweredSwitch {
     tables: Arc<SwitchTables>,
     classes: Arc<LeafClasses>,
-    nics: NicWays,
+    nic_paths: Vec<NicPath>,
     failed_ports: Vec<PortNumber>,
     /// The ports of NICs with two by which it sends to them.
     arrival_ports: Vec<NicId>,
@@ -67,11 +67,11 @@ impl PipelineLowering for FabricLowering {
         fabric: &Fabric,
         plan: &Plan,
     ) -> BTreeMap<SwitchId, Arc<SwitchTables>> {
+        let moved_before = self.routes.moved().to_vec();
         let changes = self.routes.follow(fabric);
         let before = std::mem::replace(&mut self.index, PlanIndex::new(fabric, plan));
         let (routes, index, wiring) = (&self.routes, &self.index, &*self.wiring);
-        let moved = &moved_nics(fabric);
-        let shared = LoweringContext { wiring, fabric, plan, routes, index, moved };
+        let shared = LoweringContext { wiring, fabric, plan, routes, index };
         let mut rows = RouteRows::new(wiring, fabric);
         for &switch in wiring.switches() {
             let site = SwitchContext { shared: &shared, switch };
@@ -79,6 +79,7 @@ impl PipelineLowering for FabricLowering {
             let step = SwitchStep {
                 is_new,
                 rerouted: changes_at(&changes, switch),
+                moved_before: &moved_before,
                 is_replanned: is_new || !index.is_same_at(&before, switch, site.nics()),
                 own_tables: &self.own_tables,
                 site,
@@ -104,6 +105,8 @@ struct SwitchStep<'a> {
     is_new: bool,
     /// The ways that have changed.
     rerouted: &'a [RouteChange],
+    /// The NICs that one of their two leaves was not used for.
+    moved_before: &'a [MovedNic],
     is_replanned: bool,
     own_tables: &'a [TableId],
 }
@@ -112,7 +115,9 @@ impl SwitchStep<'_> {
     /// Brings the tables to what they follow from now.
     fn take(&self, lowered: &mut LoweredSwitch, rows: &mut RouteRows<'_>) {
         let site = &self.site;
-        let nics = NicWays { paths: site.nic_paths(), moved: site.shared.moved.to_vec() };
+        let nic_paths = site.nic_paths();
+        let before = NicWays { paths: &lowered.nic_paths, moved: self.moved_before };
+        let nics = NicWays { paths: &nic_paths, moved: site.shared.routes.moved() };
         let failed = liveness::failed_ports(site.shared.wiring, site.shared.fabric, site.switch);
         let failed_ports: Vec<PortNumber> = failed.collect();
         let classes = if self.is_new || !self.rerouted.is_empty() {
@@ -126,24 +131,24 @@ impl SwitchStep<'_> {
             let now = rows.class_rows(class, site, &classes);
             updates.extend(diff_entries(&then, &now));
         }
-        let both = || [&lowered.nics, &nics].into_iter();
-        let of_nics = both().flat_map(|nics| &nics.paths).map(|path| path.leaf);
-        let of_moved = both().flat_map(|nics| &nics.moved).map(|moved| moved.leaf);
+        let both = || [before, nics].into_iter();
+        let of_nics = both().flat_map(|nics| nics.paths).map(|path| path.leaf);
+        let of_moved = both().flat_map(|nics| nics.moved).map(|moved| moved.leaf);
         let moved = classes.moved_leaves(&lowered.classes).chain(of_nics).chain(of_moved);
         for leaf in moved.collect::<BTreeSet<usize>>() {
-            let then = rows.rows_about(leaf, site, (&lowered.classes, &lowered.nics));
-            let now = rows.rows_about(leaf, site, (&classes, &nics));
+            let then = rows.rows_about(leaf, site, (&lowered.classes, before));
+            let now = rows.rows_about(leaf, site, (&classes, nics));
             updates.extend(diff_entries(&then, &now));
         }
         let arrival_ports = site.arrival_ports();
         let is_cut = failed_ports != lowered.failed_ports || arrival_ports != lowered.arrival_ports;
-        let is_moved = nics.moved != lowered.nics.moved
-            && both().flat_map(|nics| &nics.moved).any(|moved| site.has_flows_to(moved.nic));
+        let is_moved = nics.moved != before.moved
+            && both().flat_map(|nics| nics.moved).any(|moved| site.has_flows_to(moved.nic));
         if self.is_replanned || is_cut || is_moved || self.leads_elsewhere() {
             updates.extend(self.own_updates(&lowered.tables, rows));
         }
         lowered.classes = classes;
-        (lowered.nics, lowered.arrival_ports) = (nics, arrival_ports);
+        (lowered.nic_paths, lowered.arrival_ports) = (nic_paths, arrival_ports);
         lowered.failed_ports = failed_ports;
         // Unchanged tables stay the same, by which a session sees that there is nothing to write.
         if !updates.is_empty() {

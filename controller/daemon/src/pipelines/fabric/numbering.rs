@@ -132,8 +132,11 @@ impl FabricNumbering {
 
     /// The prefixes of NICs with a port at a leaf.
     pub(super) fn prefixes_at(&self, leaf: SwitchId) -> impl Iterator<Item = IpPrefix> {
-        let all = self.leaves.iter().filter(move |other| other.destination.contains(leaf));
-        all.flat_map(|leaf| leaf.prefixes.iter().copied())
+        // Each two stand behind all single leaves ([`Fabric::destinations`]).
+        let single = self.leaves.partition_point(|leaf| leaf.destination.only_leaf().is_some());
+        let pairs = self.leaves[single..].iter();
+        let shared = pairs.filter(move |pair| pair.destination.contains(leaf));
+        self.leaf(leaf).into_iter().chain(shared).flat_map(|leaf| leaf.prefixes.iter().copied())
     }
 
     /// The ways to all leaves while nothing has failed.

@@ -26,11 +26,11 @@ pub(super) const TABLES: [TableId; 4] =
     [table::DST_LEAF, table::DST_LEAF6, table::ECMP_GROUP, table::PATH];
 
 /// The NICs that have rows of their own at a switch.
-#[derive(Debug, Default)]
-pub(super) struct NicWays {
-    pub(super) paths: Vec<NicPath>,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NicWays<'a> {
+    pub(super) paths: &'a [NicPath],
     /// Those that one of their two leaves is not used for.
-    pub(super) moved: Vec<MovedNic>,
+    pub(super) moved: &'a [MovedNic],
 }
 
 /// Rows that were made in one lowering.
@@ -57,7 +57,7 @@ impl<'a> RouteRows<'a> {
         &mut self,
         leaf: usize,
         site: &SwitchContext<'_>,
-        (classes, ways): (&LeafClasses, &NicWays),
+        (classes, ways): (&LeafClasses, NicWays<'_>),
     ) -> Arc<[TableEntry]> {
         let moved = || ways.moved.iter().filter(|moved| moved.leaf == leaf);
         let links_to = |leaf| classes.number(leaf).and_then(|class| classes.links(class));

@@ -15,7 +15,7 @@ use topology::{Fabric, LinkId, NicId, SwitchId};
 use super::job_classify::adoption_rules;
 use super::numbering::FabricNumbering;
 use super::plan_index::{PairLinks, PlanIndex, SwitchPlan};
-use crate::pipelines::switch_routes::{LeafLinks, MovedNic, SwitchRoutes};
+use crate::pipelines::switch_routes::{LeafLinks, SwitchRoutes};
 
 /// A fabric with its failures, and the plan on it.
 pub(super) struct LoweringContext<'a> {
@@ -26,8 +26,6 @@ pub(super) struct LoweringContext<'a> {
     pub(super) routes: &'a SwitchRoutes,
     /// The plan by switch.
     pub(super) index: &'a PlanIndex,
-    /// The NICs that one of their two leaves is not used for.
-    pub(super) moved: &'a [MovedNic],
 }
 
 /// One switch of a [`LoweringContext`].

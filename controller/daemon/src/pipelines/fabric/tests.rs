@@ -364,7 +364,7 @@ fn with_single_leaf_bond(fabric: &Fabric) -> Fabric {
 
 /// The NICs between which a flow goes, whichever ports of them.
 pub(in crate::pipelines) fn ends_of(fabric: &Fabric, flow: &PlannedFlow) -> (NicId, NicId) {
-    (fabric.first_port(flow.src), fabric.first_port(flow.dst))
+    fabric.first_ports([flow.src, flow.dst]).into()
 }
 
 /// A fabric, jobs on it, and what of it fails or is drained, as positions to be taken modulo.
@@ -391,8 +391,7 @@ pub(in crate::pipelines) fn cases() -> impl Strategy<Value = Case> {
     let drawn = ((fabrics(), sprays), jobs, rules(), changes, 0usize..6);
     drawn.prop_map(|((fabric, forwarding), jobs, rules, changes, choice)| {
         let fabric = fabric.with_forwarding(forwarding);
-        let all: Vec<usize> =
-            fabric.hosts().iter().flat_map(|host| &host.nics).map(|nic| nic.index()).collect();
+        let all: Vec<usize> = fabric.host_nics().map(|nic| nic.index()).collect();
         let nics = all.len();
         let mut port = 0xc000;
         let jobs = jobs.into_iter().enumerate().map(|(number, flows)| {

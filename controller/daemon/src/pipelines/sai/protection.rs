@@ -50,8 +50,7 @@ fn failed_ports(fabric: &Fabric, switch: SwitchId) -> BTreeSet<u32> {
     let ports = fabric.switch(switch).ports.iter();
     let has_other = |nic| fabric.arrival_port(switch, nic).is_some_and(|port| port != nic);
     let failed = ports.filter(|(_, link)| {
-        let is_replaceable = fabric.nic_after(**link).is_none_or(has_other);
-        is_replaceable && !fabric.is_up(**link)
+        !fabric.is_up(**link) && fabric.nic_after(**link).is_none_or(has_other)
     });
     failed.map(|(port, _)| *port).collect()
 }

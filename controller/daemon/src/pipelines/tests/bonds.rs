@@ -37,8 +37,7 @@ fn dual_fabrics() -> impl Strategy<Value = Fabric> {
 
 /// Two jobs between some NICs: one whose connections are known, one without ports.
 fn jobs(fabric: &Fabric, step: usize) -> Vec<Job> {
-    let nics: Vec<usize> =
-        fabric.hosts().iter().flat_map(|host| &host.nics).map(|nic| nic.index()).collect();
+    let nics: Vec<usize> = fabric.host_nics().map(|nic| nic.index()).collect();
     let next = |at: usize| nics[(at + 1 + step % (nics.len() - 1)) % nics.len()];
     let flows = |port: u16| -> Vec<(usize, usize, u16)> {
         let all = nics.iter().enumerate();
@@ -69,7 +68,7 @@ fn check_all_arrive(
 ) -> Result<(), TestCaseError> {
     let planned = plans.into_iter().flat_map(|plan| &plan.flows);
     let planned = planned.map(|flow| (flow.src, flow.dst, flow.udp_src_port.unwrap_or(7)));
-    let others = fabric.hosts().iter().flat_map(|host| &host.nics).map(|nic| (NicId(0), *nic, 7));
+    let others = fabric.host_nics().map(|nic| (NicId(0), nic, 7));
     for (src, dst, sport) in planned.chain(others) {
         for src in sending_ports(fabric, src) {
             if fabric.first_port(src) == fabric.first_port(dst) {
