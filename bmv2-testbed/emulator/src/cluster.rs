@@ -256,8 +256,7 @@ impl HostCluster {
             let control = settings.congestion.map(|control| control.parameters(link_bps, scale));
             let (job, bytes) = (self.jobs.len(), scale.shrink_bytes(flow.bytes));
             let mut connection = RoceConnection { job, bytes, ..connection };
-            let port = self.ports.sending_port(connection.source, &connection.forward);
-            connection.outward.replace_last(port.index());
+            connection.choose_port(&self.ports);
             self.connections.push(match control {
                 Some(parameters) => connection.with_dcqcn(parameters, link_bps),
                 None => connection,
@@ -466,8 +465,7 @@ impl HostCluster {
         for index in 0..self.connections.len() {
             let connection = &mut self.connections[index];
             if self.ports.first_of(connection.source) == nic {
-                let port = self.ports.sending_port(nic, &connection.forward);
-                connection.outward.replace_last(port.index());
+                connection.choose_port(&self.ports);
                 self.request_transmission(index, now, out);
             }
         }

@@ -8,6 +8,7 @@ use topology::{Fabric, LinkId, MacAddress, NicId};
 use crate::cluster::ArrivedSegment;
 use crate::dcqcn::{DcqcnParameters, NotificationPoint, RatePacer, ReactionPoint};
 use crate::host_hops::HostHops;
+use crate::host_ports::HostPorts;
 use crate::roce::{self, CongestionMarking, FlowAddresses, PacketBody};
 use crate::scale::TimeScale;
 use crate::transport::{MessageSegment, TransportReceiver, TransportSender, TransportSettings};
@@ -99,6 +100,12 @@ impl ServiceWait {
 }
 
 impl RoceConnection {
+    /// Has its packets leave by the port that the host chooses now.
+    pub(crate) fn choose_port(&mut self, ports: &HostPorts) {
+        let port = ports.sending_port(self.source, &self.forward);
+        self.outward.replace_last(port.index());
+    }
+
     pub(crate) fn new(
         fabric: &Fabric,
         flow: &Flow,

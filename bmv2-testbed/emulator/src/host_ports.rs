@@ -1,7 +1,10 @@
 //! The ports of NICs, and which of two a host sends from.
 //!
 //! A host spreads connections over the ports of a NIC by a hash, as the bonds of Linux and of RDMA
-//! adapters do: each connection stays at one port for as long as that works. Packets arrive at either.
+//! adapters do: each connection stays at one port for as long as that works. Packets arrive at
+//! either.
+
+use std::net::IpAddr;
 
 use topology::{Fabric, NicId};
 
@@ -51,14 +54,15 @@ impl HostPorts {
 
 /// FNV-1a over what stays the same in all packets of one direction of a connection.
 fn hash_of(addresses: &FlowAddresses) -> u32 {
-    let text = |address: std::net::IpAddr| match address {
-        std::net::IpAddr::V4(address) => address.octets().to_vec(),
-        std::net::IpAddr::V6(address) => address.octets().to_vec(),
+    let mix = |hash: u32, bytes: &[u8]| {
+        bytes.iter().fold(hash, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
     };
-    let ends = [addresses.source.1, addresses.destination.1].map(text).concat();
-    let numbers = [u32::from(addresses.udp_src_port), addresses.queue_pair].map(u32::to_be_bytes);
-    let bytes = ends.into_iter().chain(numbers.concat());
-    let hash = bytes
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let ends = [addresses.source.1, addresses.destination.1];
+    let hash = ends.iter().fold(0x811c_9dc5, |hash, address| match address {
+        IpAddr::V4(address) => mix(hash, &address.octets()),
+        IpAddr::V6(address) => mix(hash, &address.octets()),
+    });
+    let numbers = [u32::from(addresses.udp_src_port), addresses.queue_pair];
+    let hash = numbers.iter().fold(hash, |hash, number| mix(hash, &number.to_be_bytes()));
     hash ^ hash >> 16
 }

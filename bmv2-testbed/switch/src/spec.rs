@@ -64,8 +64,6 @@ pub struct TableSpec {
     pub direct_meter: Option<DirectMeter>,
     /// Whether entries may have an idle timeout.
     pub idle_timeout: bool,
-    /// Whether anything is noted on a hit: some of the three above.
-    pub(crate) tracks_hits: bool,
     /// The default action at load; none means that a miss does nothing.
     pub default: Option<ActionCall>,
     /// How much of the default action the program fixes.
@@ -106,7 +104,7 @@ pub enum DefaultMutability {
 /// Where control goes after a table, by the action that ran.
 #[derive(Clone, Debug)]
 pub(crate) struct NextNodes {
-    /// After the actions of the table, by their numbers.
+    /// After each action of the table; most have less than four.
     pub(crate) by_action: Box<[ActionNext]>,
     /// After a miss without a default action.
     pub(crate) none: NextNode,

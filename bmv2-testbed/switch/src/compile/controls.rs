@@ -135,9 +135,6 @@ impl ControlCompiler<'_> {
             direct_counter: declared.with_counters,
             direct_meter,
             idle_timeout: declared.support_timeout,
-            tracks_hits: declared.with_counters
-                || declared.support_timeout
-                || direct_meter.is_some(),
             default: None,
             default_mutability: DefaultMutability::Free,
             constant_entries: None,

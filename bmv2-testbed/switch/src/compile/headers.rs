@@ -163,7 +163,7 @@ impl HeaderCatalog {
         FieldContent::Variable(varbit)
     }
 
-    /// Every slot of a metadata header.
+    /// Every slot of the metadata headers that are wanted, by their names.
     pub(super) fn metadata_slots(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<PhvSlot> {
         let wanted = self.by_name.iter().filter(|(name, _)| is_wanted(name));
         let indices = wanted.map(|(_, header)| header.index.0 as usize);

@@ -22,6 +22,8 @@ const NODE_LIMIT: usize = 2048;
 /// A graph may grow by so much, and have so many edges after it: programs come from clients.
 const GROWTH: usize = 24;
 const EDGE_LIMIT: usize = 1 << 20;
+/// So many nodes are passed over in all: tests that are known, and calls that change nothing.
+const STEP_LIMIT: usize = 1 << 22;
 
 /// Of what something is known: a field, or whether a header is valid (1 or 0), as one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +50,7 @@ enum Bits {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Facts(Vec<(Subject, Bits)>);
 
-/// What an action may look up, and the tables that run it.
+/// The tables of a program, and the actions that they run.
 #[derive(Clone, Copy)]
 pub(super) struct TableActions<'a> {
     pub(super) tables: &'a [Arc<TableSpec>],
@@ -72,6 +74,7 @@ pub(super) fn specialize(
         later: LaterSubjects::new(&graph.nodes, order),
         run,
         budget: edges * GROWTH,
+        steps: STEP_LIMIT,
         numbers: HashMap::new(),
         waiting: Vec::new(),
     };
@@ -97,9 +100,10 @@ struct Specializer<'a> {
     nodes: &'a [PipelineNode],
     later: LaterSubjects,
     run: TableActions<'a>,
-    /// Edges that may still be added or looked along. Without any, nothing is taken for known, and
-    /// each node is made once.
+    /// Edges that may still be added. Without any, a node is made once, whatever is known before it.
     budget: usize,
+    /// Nodes that may still be passed over.
+    steps: usize,
     /// The new numbers of nodes, by what is known before them.
     numbers: HashMap<(u32, Facts), u32>,
     /// By new number: what the node is made from.
@@ -111,20 +115,19 @@ impl Specializer<'_> {
     fn lead_to(&mut self, mut next: NextNode, mut facts: Facts) -> NextNode {
         let node = loop {
             let node = next?;
+            if self.steps == 0 {
+                break node;
+            }
             next = match &self.nodes[node as usize] {
                 PipelineNode::Branch { cond, yes, no } => match facts.decide_condition(cond) {
-                    Some(truth) => {
-                        if truth {
-                            *yes
-                        } else {
-                            *no
-                        }
-                    }
+                    Some(true) => *yes,
+                    Some(false) => *no,
                     None => break node,
                 },
                 PipelineNode::Call { action, next, .. } if facts.hold_after(action) => *next,
                 _ => break node,
             };
+            self.steps -= 1;
         };
         self.later.retain_tested(node, &mut facts);
         if self.budget == 0 {
@@ -457,6 +460,25 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_of_tests_is_passed_as_far_as_one_outcome_decides_it() {
+        let (bit, last) = (field(3, 1), NODE_LIMIT as u32 - 1);
+        let test = |at| branch(is_set(bit), last, at + 1);
+        let mut nodes: Vec<PipelineNode> = (0..last).map(test).collect();
+        nodes.push(call(vec![mark(1)], None));
+        let graph = specialized(nodes, &[]);
+        assert_eq!((graph.nodes.len(), branches(&graph)), (2, 1));
+        // Another value says nothing of the next.
+        let byte = field(4, 8);
+        let nodes = vec![
+            branch(BoolExpr::field_equals(byte, 7), 2, 1),
+            branch(BoolExpr::field_equals(byte, 8), 2, 3),
+            call(vec![mark(1)], None),
+            call(vec![mark(2)], None),
+        ];
+        assert_eq!(branches(&specialized(nodes, &[])), 2);
+    }
+
+    #[test]
     fn a_program_of_many_ways_grows_to_a_bound() {
         let count = 300;
         let test = |at: u32| branch(is_set(field(at % 64, 1)), at + 1, at + 2);
@@ -626,7 +648,6 @@ mod tests {
             direct_counter: false,
             direct_meter: is_metered.then_some(DirectMeter { unit: MeterUnit::Packets, color }),
             idle_timeout: false,
-            tracks_hits: is_metered,
             default: None,
             default_mutability: DefaultMutability::Free,
             constant_entries: None,

@@ -53,9 +53,7 @@ impl Phv {
     /// Back to all zero, with only metadata valid.
     #[inline]
     pub(crate) fn reset(&mut self, packet_length: u32) {
-        // By parts: from 2 KiB on, glibc's memset is one string instruction, which takes several times
-        // as long to begin as these stores take.
-        self.values.chunks_mut(64).for_each(|part| part.fill(0));
+        self.values.fill(0);
         self.valid.copy_from_slice(&self.metadata);
         self.next_elements.fill(0);
         self.varbits.iter_mut().for_each(Vec::clear);

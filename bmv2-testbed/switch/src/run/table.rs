@@ -40,7 +40,8 @@ pub struct EntryView<'a> {
 #[derive(Debug)]
 pub(crate) struct MatchTable {
     pub(crate) spec: Arc<TableSpec>,
-    /// What every packet asks of the table itself, as in `spec`.
+    /// Whether anything is noted on a hit: its count, its time or its colour. Every packet asks for
+    /// it and for the profile, so both are here and not behind `spec`.
     pub(crate) tracks_hits: bool,
     pub(crate) profile: Option<ProfileIndex>,
     by_key: BTreeMap<MatchKey, u32>,
@@ -74,7 +75,7 @@ impl MatchTable {
     pub(crate) fn new(spec: &Arc<TableSpec>) -> Self {
         let mut table = Self {
             spec: Arc::clone(spec),
-            tracks_hits: spec.tracks_hits,
+            tracks_hits: spec.direct_counter || spec.idle_timeout || spec.direct_meter.is_some(),
             profile: spec.profile,
             by_key: BTreeMap::new(),
             entries: Vec::new(),

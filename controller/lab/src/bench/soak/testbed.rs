@@ -12,7 +12,7 @@ use switch_server::p4runtime::{ServerHandle, ServiceOptions, serve};
 use switch_server::testing::faults::{FaultMix, FaultScript};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
-use topology::{Fabric, FabricNode, HostId, LinkEndpoint, LinkId, SwitchId};
+use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId};
 
 use super::traffic::{LostPacket, SoakTraffic, TrafficCounts};
 use command_io::CommandError;
@@ -63,9 +63,9 @@ impl SoakTestbed {
             .collect();
         let hosts = builder.add_endpoint(Box::new(SoakTraffic::new(&fabric, &jobs)));
         let mut wires = Vec::new();
-        for link in fabric.cables().map(|cable| fabric.link(cable)) {
+        for cable in fabric.cables() {
             let [a, b] =
-                [link.from, link.to].map(|end| endpoint_port(&fabric, &devices, hosts, end));
+                [cable, cable.reverse()].map(|link| wire_end(&fabric, &devices, hosts, link));
             let wire = builder.connect_wire(a?, b?, WIRE);
             wires.push(wire.map_err(CommandError::failed)?);
         }
@@ -177,17 +177,19 @@ impl SoakTestbed {
     }
 }
 
-fn endpoint_port(
+/// The end at which a link leaves.
+fn wire_end(
     fabric: &Fabric,
     devices: &[DeviceIndex],
     hosts: EndpointIndex,
-    end: LinkEndpoint,
+    link: LinkId,
 ) -> Result<WireEnd, CommandError> {
+    let end = fabric.link(link).from;
     let unknown = || CommandError::Failed(format!("no port {}", fabric.endpoint_name(end)));
     match end.node {
-        FabricNode::Host(host) => {
-            let nic = fabric.nic_of(host, end.port).ok_or_else(unknown)?;
-            Ok(WireEnd::Nic(hosts, nic.0))
+        FabricNode::Host(_) => {
+            let port = fabric.nic_after(link.reverse()).ok_or_else(unknown)?;
+            Ok(WireEnd::Nic(hosts, port.0))
         }
         FabricNode::Switch(switch) => {
             let port = u16::try_from(end.port).map_err(|_| unknown())?;

@@ -1,8 +1,9 @@
 //! Jobs on hosts whose NICs have two ports, one to each of two leaves.
 
 use controller::liveness::{FabricPart, PartHealth};
+use p4::fabric::{PortNumber, PriorityLevel};
 use switch::WireState;
-use topology::{Fabric, NicId, clos};
+use topology::{NicId, clos};
 
 use super::*;
 use crate::demo::CALIBRATED;
@@ -47,11 +48,12 @@ async fn packets_at_level_0(stage: &ServedTestbed<'_>) -> u64 {
     of_switches.map(|(levels, _)| levels[0].sent.packets).sum()
 }
 
-/// Bytes that links between switches carried at each level, and those of them that the pins of the
-/// flows planned on them explain.
+/// Of the bytes that links between switches carried at the levels of data, the share that the pins
+/// of the flows planned on them explain.
 async fn bytes_on_path(stage: &ServedTestbed<'_>, plan: &Plan, witness: &SwitchAuditor) -> f64 {
     let counts = stage.testbed.queue_counts().await.unwrap();
-    let planned = witness.planned_bytes(plan).await.unwrap();
+    let matched = witness.read_pin_counts().await.unwrap();
+    let planned = witness.planned_bytes(plan, &matched);
     let (mut all, mut on_path) = (0, 0);
     for link in stage.fabric.link_ids() {
         let (from, to) = (stage.fabric.link(link).from, stage.fabric.switch_after(link));
@@ -59,7 +61,8 @@ async fn bytes_on_path(stage: &ServedTestbed<'_>, plan: &Plan, witness: &SwitchA
         let data = counts[link.index()].iter().enumerate().take(usize::from(plan.levels) - 1);
         for (level, carried) in data {
             all += carried.sent.bytes;
-            let key = (from_switch, from.port, level as u8);
+            let port = PortNumber::new(from.port).unwrap();
+            let key = (from_switch, port, PriorityLevel::new(level as u32).unwrap());
             on_path += carried.sent.bytes.min(planned.get(&key).copied().unwrap_or(0));
         }
     }
@@ -123,10 +126,10 @@ async fn a_cut_port_ends_no_job() {
             network.set_wire_state(wire, WireState::Down).await.unwrap();
             // What is on its way to the port is lost until switches have other rows.
             stage.advance_by(Duration::from_micros(20)).await.unwrap();
-            repair(&controller, &stage.fabric, cable, PartHealth::Down).await;
+            repair(&stage, &controller, cable, PartHealth::Down).await;
             stage.advance_by(Duration::from_micros(300)).await.unwrap();
             network.set_wire_state(wire, WireState::Up).await.unwrap();
-            repair(&controller, &stage.fabric, cable, PartHealth::Up).await;
+            repair(&stage, &controller, cable, PartHealth::Up).await;
             stage.advance_by(Duration::from_micros(100)).await.unwrap();
         }
     }
@@ -142,15 +145,15 @@ async fn a_cut_port_ends_no_job() {
 }
 
 /// Reports a cable and waits until the fabric and all switches follow.
-async fn repair(controller: &ControllerHandle, fabric: &Fabric, cable: LinkId, health: PartHealth) {
+async fn repair(
+    stage: &ServedTestbed<'_>,
+    controller: &ControllerHandle,
+    cable: LinkId,
+    health: PartHealth,
+) {
     controller.report_health(FabricPart::Cable(cable), health).await.unwrap();
     let is_up = health == PartHealth::Up;
     let follows = controller.await_rollout(|rollout| rollout.fabric.is_usable(cable) == is_up);
     timeout(VERIFY_DEADLINE, follows).await.unwrap().unwrap();
-    while controller.query_state(State::awaits_plan).await.unwrap() {
-        sleep(POLL_INTERVAL).await;
-    }
-    let generation = controller.query_state(State::generation).await.unwrap();
-    controller.await_verified(generation, VERIFY_DEADLINE).await.unwrap();
-    assert_eq!(fabric.link(cable).from.node.switch(), None);
+    stage.await_compared_plan(controller).await.unwrap();
 }
