@@ -247,15 +247,15 @@ impl HostCluster {
     }
 
     fn add_job(&mut self, fabric: &Fabric, job: &Job, scale: TimeScale, settings: HostSettings) {
-        let compute_ns = scale.shrink_seconds(job.compute_seconds);
+        let (iteration, starts) = IterationSpec::of_job(job, |at| scale.shrink_seconds(at));
         let first = self.connections.len();
-        for flow in &job.flows {
+        for (flow, start) in job.flows.iter().zip(starts) {
             let index = self.connections.len();
             let connection = RoceConnection::new(fabric, flow, index as u32, settings.transport);
             let link_bps = fabric.link(fabric.nic(flow.src).uplink).bandwidth.gbps() * 1e9;
             let control = settings.congestion.map(|control| control.parameters(link_bps, scale));
             let (job, bytes) = (self.jobs.len(), scale.shrink_bytes(flow.bytes));
-            let mut connection = RoceConnection { job, bytes, ..connection };
+            let mut connection = RoceConnection { job, start, bytes, ..connection };
             connection.choose_port(&self.ports);
             self.connections.push(match control {
                 Some(parameters) => connection.with_dcqcn(parameters, link_bps),
@@ -263,11 +263,7 @@ impl HostCluster {
             });
         }
         self.jobs.push(EmulatedJob {
-            training: TrainingJob::new(IterationSpec {
-                compute_ns,
-                communicate_after_ns: scale.shrink_seconds(job.overlap_from * job.compute_seconds),
-                flows: job.flows.len() as u32,
-            }),
+            training: TrainingJob::new(iteration),
             connections: first..self.connections.len(),
         });
     }
@@ -282,17 +278,20 @@ impl HostCluster {
         for effect in effects {
             match effect {
                 TrainingEffect::WakeAt(at) => out.set_timer(*at, TimerToken::Job(job).to_bits()),
-                TrainingEffect::StartFlows => self.start_flows(job, now, out),
+                TrainingEffect::StartFlows(start) => self.start_flows(job, *start, now, out),
             }
         }
     }
 
-    fn start_flows(&mut self, job: usize, now: Nanos, out: &mut EndpointOutbox) {
+    fn start_flows(&mut self, job: usize, start: usize, now: Nanos, out: &mut EndpointOutbox) {
         if self.flows_stopped {
             return;
         }
         for index in self.jobs[job].connections.clone() {
             let connection = &mut self.connections[index];
+            if connection.start != start {
+                continue;
+            }
             connection.sender.begin_message(connection.bytes, now);
             connection.wait.begin(now);
             self.request_transmission(index, now, out);

@@ -45,6 +45,8 @@ impl CongestionControl {
 /// One flow of a job; its position in the cluster's list is the queue pair of both ends.
 pub(crate) struct RoceConnection {
     pub(crate) job: usize,
+    /// Number of the start of an iteration with which it begins.
+    pub(crate) start: usize,
     pub(crate) bytes: u64,
     pub(crate) source: NicId,
     pub(crate) destination: NicId,
@@ -114,6 +116,7 @@ impl RoceConnection {
     ) -> Self {
         Self {
             job: 0,
+            start: 0,
             bytes: 0,
             source: flow.src,
             destination: flow.dst,

@@ -345,6 +345,7 @@ mod tests {
             bytes: 1e6,
             udp_src_port: Some(0xC000),
             gpus: planner::FlowGpus::default(),
+            overlap_from: None,
         };
         let jobs = [Job {
             id: "pair".into(),

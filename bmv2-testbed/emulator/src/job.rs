@@ -2,24 +2,56 @@
 //! (`docs/algorithms` "the fluid model"; Crux §3.1).
 //!
 //! Sans-IO: times and finished flows come in, wake-up times and starts of flows go out.
-//! Communication may begin once part of the computation is done; the flows of an iteration
-//! start together; the iteration ends when both computation and the last flow have ended, and the
-//! next one begins at that instant. Computation is a timer.
+//! Each flow of an iteration may begin once its part of the computation is done; the iteration ends when
+//! both computation and the last flow have ended, and the next one begins at that instant. Computation
+//! is a timer.
 //!
 //! The decision: the barrier between the hosts of a job costs nothing. Real frameworks spend
 //! microseconds there, which the published compute times include.
 
+use planner::Job;
 use switch::Nanos;
 
 /// Computation and communication of one iteration of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IterationSpec {
     /// Duration of the computation of one iteration; at least 1.
     pub compute_ns: Nanos,
-    /// Communication may begin so long after the start of an iteration; at most `compute_ns`.
-    pub communicate_after_ns: Nanos,
-    /// Flows of one iteration.
+    /// When its flows may begin, ascending.
+    pub starts: Vec<FlowStart>,
+}
+
+/// Flows of an iteration that may begin together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowStart {
+    /// So long after the start of the iteration; at most its computation.
+    pub after_ns: Nanos,
+    /// How many there are.
     pub flows: u32,
+}
+
+impl IterationSpec {
+    /// The iterations of a job in the time of `to_nanos`, and for each of its flows the number of the
+    /// start with which it begins.
+    pub fn of_job(job: &Job, to_nanos: impl Fn(f64) -> Nanos) -> (Self, Vec<usize>) {
+        let compute_ns = to_nanos(job.compute_seconds).max(1);
+        let start = |flow| to_nanos(job.flow_start_seconds(flow)).min(compute_ns);
+        let mut instants: Vec<Nanos> = job.flows.iter().map(start).collect();
+        let of_flows = instants.clone();
+        instants.sort_unstable();
+        let starts: Vec<FlowStart> = instants
+            .chunk_by(|a, b| a == b)
+            .map(|alike| FlowStart { after_ns: alike[0], flows: alike.len() as u32 })
+            .collect();
+        let number = |at: Nanos| starts.partition_point(|start| start.after_ns < at);
+        let numbers = of_flows.into_iter().map(number).collect();
+        (Self { compute_ns, starts }, numbers)
+    }
+
+    /// How long after the start of an iteration the first of its flows may begin.
+    pub fn first_start_ns(&self) -> Nanos {
+        self.starts.first().map_or(self.compute_ns, |start| start.after_ns)
+    }
 }
 
 /// When iterations of a job that waits begin: a whole number of periods after an instant.
@@ -58,24 +90,17 @@ impl StartGrid {
 pub enum TrainingEffect {
     /// Call [`TrainingJob::handle_wake`] at this instant.
     WakeAt(Nanos),
-    /// Start every flow of the iteration now.
-    StartFlows,
-}
-
-/// State of the flows of the current iteration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CommunicationState {
-    /// The flows have not started.
-    Pending,
-    /// This many flows have not ended.
-    ActiveFlows(u32),
+    /// Start the flows of this number among [`IterationSpec::starts`] now.
+    StartFlows(usize),
 }
 
 /// A job in training.
 #[derive(Clone, Debug)]
 pub struct TrainingJob {
     spec: IterationSpec,
-    communication: CommunicationState,
+    /// Starts of the current iteration that were made, and flows of those that have not ended.
+    started: usize,
+    active: u32,
     /// When each iteration began; the last one is running, or waits until it begins.
     iteration_starts: Vec<Nanos>,
     /// When its iterations begin, if it is to wait, and whether no iteration has begun by that yet.
@@ -85,14 +110,7 @@ pub struct TrainingJob {
 impl TrainingJob {
     /// A job that has not started.
     pub fn new(spec: IterationSpec) -> Self {
-        let compute_ns = spec.compute_ns.max(1);
-        let communicate_after_ns = spec.communicate_after_ns.min(compute_ns);
-        Self {
-            spec: IterationSpec { compute_ns, communicate_after_ns, ..spec },
-            communication: CommunicationState::Pending,
-            iteration_starts: Vec::new(),
-            grid: None,
-        }
+        Self { spec, started: 0, active: 0, iteration_starts: Vec::new(), grid: None }
     }
 
     /// Has the next iterations begin on a grid, or as soon as they can.
@@ -113,9 +131,7 @@ impl TrainingJob {
 
     /// A flow of the current iteration has been sent and acknowledged.
     pub fn handle_flow_done(&mut self, now: Nanos) -> Vec<TrainingEffect> {
-        if let CommunicationState::ActiveFlows(left) = &mut self.communication {
-            *left = left.saturating_sub(1);
-        }
+        self.active = self.active.saturating_sub(1);
         self.advance_state(now)
     }
 
@@ -129,9 +145,9 @@ impl TrainingJob {
         &self.iteration_starts
     }
 
-    /// Computation and communication of one iteration, within their limits.
-    pub fn iteration_spec(&self) -> IterationSpec {
-        self.spec
+    /// Computation and communication of one iteration.
+    pub fn iteration_spec(&self) -> &IterationSpec {
+        &self.spec
     }
 
     /// An iteration could begin now.
@@ -149,25 +165,26 @@ impl TrainingJob {
             let Some(&begun) = self.iteration_starts.last() else {
                 return effects;
             };
-            let communicate_at = begun + self.spec.communicate_after_ns;
-            let computed_at = begun + self.spec.compute_ns;
-            match self.communication {
-                CommunicationState::Pending if now < communicate_at => {
-                    effects.push(TrainingEffect::WakeAt(communicate_at));
+            let next = self.spec.starts.get(self.started);
+            let wake_at = begun + next.map_or(self.spec.compute_ns, |start| start.after_ns);
+            match next {
+                Some(start) if now >= wake_at => {
+                    self.active += start.flows;
+                    effects.push(TrainingEffect::StartFlows(self.started));
+                    self.started += 1;
+                }
+                None if now >= wake_at && self.active == 0 => {
+                    self.begin_iteration(now);
+                    self.started = 0;
+                }
+                _ => {
+                    // One timer after each start, however many flows end before it.
+                    let has_timer = self.started > 0 && effects.is_empty();
+                    if now < wake_at && !has_timer {
+                        effects.push(TrainingEffect::WakeAt(wake_at));
+                    }
                     return effects;
                 }
-                CommunicationState::Pending => {
-                    self.communication = CommunicationState::ActiveFlows(self.spec.flows);
-                    effects.push(TrainingEffect::StartFlows);
-                    if now < computed_at {
-                        effects.push(TrainingEffect::WakeAt(computed_at));
-                    }
-                }
-                CommunicationState::ActiveFlows(0) if now >= computed_at => {
-                    self.begin_iteration(now);
-                    self.communication = CommunicationState::Pending;
-                }
-                CommunicationState::ActiveFlows(_) => return effects,
             }
         }
     }
@@ -177,14 +194,21 @@ impl TrainingJob {
 mod tests {
     use super::*;
 
-    const SPEC: IterationSpec =
-        IterationSpec { compute_ns: 100, communicate_after_ns: 40, flows: 2 };
+    fn spec(starts: &[(Nanos, u32)]) -> IterationSpec {
+        let starts = starts.iter().map(|&(after_ns, flows)| FlowStart { after_ns, flows });
+        IterationSpec { compute_ns: 100, starts: starts.collect() }
+    }
+
+    fn training() -> TrainingJob {
+        TrainingJob::new(spec(&[(40, 2)]))
+    }
 
     #[test]
     fn computation_that_outlasts_communication_sets_the_pace() {
-        let mut job = TrainingJob::new(SPEC);
+        let mut job = training();
         assert_eq!(job.handle_wake(0), [TrainingEffect::WakeAt(40)]);
-        assert_eq!(job.handle_wake(40), [TrainingEffect::StartFlows, TrainingEffect::WakeAt(100)]);
+        let starts = [TrainingEffect::StartFlows(0), TrainingEffect::WakeAt(100)];
+        assert_eq!(job.handle_wake(40), starts);
         assert_eq!(job.handle_flow_done(60), []);
         assert_eq!(job.handle_flow_done(70), []);
         assert_eq!(job.handle_wake(100), [TrainingEffect::WakeAt(140)]);
@@ -193,7 +217,7 @@ mod tests {
 
     #[test]
     fn communication_that_outlasts_computation_sets_the_pace() {
-        let mut job = TrainingJob::new(SPEC);
+        let mut job = training();
         job.handle_wake(5);
         job.handle_wake(45);
         job.handle_flow_done(60);
@@ -204,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_job_with_a_grid_finds_it_and_then_waits_for_little() {
-        let mut job = TrainingJob::new(IterationSpec { flows: 0, ..SPEC });
+        let mut job = TrainingJob::new(spec(&[]));
         job.set_grid(Some(StartGrid { origin: 30, period: 110, most_wait: 15 }));
         // A whole turn for the first iteration, a few units for the next, none for one that is late.
         for (wake, begins) in [(40, 140), (240, 250), (365, 365), (465, 470)] {
@@ -221,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_job_without_flows_only_computes() {
-        let mut job = TrainingJob::new(IterationSpec { flows: 0, ..SPEC });
+        let mut job = TrainingJob::new(spec(&[]));
         job.handle_wake(0);
         for turn in 1..=3 {
             job.handle_wake(turn * 100 - 60);
@@ -232,14 +256,29 @@ mod tests {
 
     #[test]
     fn without_overlap_communication_waits_for_the_computation() {
-        let mut job = TrainingJob::new(IterationSpec { communicate_after_ns: 500, ..SPEC });
+        let mut job = TrainingJob::new(spec(&[(100, 2)]));
         assert_eq!(job.handle_wake(0), [TrainingEffect::WakeAt(100)]);
-        assert_eq!(job.handle_wake(100), [TrainingEffect::StartFlows]);
+        assert_eq!(job.handle_wake(100), [TrainingEffect::StartFlows(0)]);
+    }
+
+    #[test]
+    fn flows_of_an_iteration_begin_when_each_may() {
+        let mut job = TrainingJob::new(spec(&[(10, 2), (60, 1)]));
+        assert_eq!(job.handle_wake(0), [TrainingEffect::WakeAt(10)]);
+        let starts = [TrainingEffect::StartFlows(0), TrainingEffect::WakeAt(60)];
+        assert_eq!(job.handle_wake(10), starts);
+        // All that have begun have ended, and the iteration goes on.
+        assert_eq!((job.handle_flow_done(20), job.handle_flow_done(30)), (vec![], vec![]));
+        let starts = [TrainingEffect::StartFlows(1), TrainingEffect::WakeAt(100)];
+        assert_eq!(job.handle_wake(60), starts);
+        assert_eq!((job.handle_wake(100), job.completed_iterations()), (vec![], 0));
+        assert_eq!(job.handle_flow_done(130), [TrainingEffect::WakeAt(140)]);
+        assert_eq!(job.iteration_starts(), [0, 130]);
     }
 
     #[test]
     fn early_waking_changes_nothing() {
-        let mut job = TrainingJob::new(SPEC);
+        let mut job = training();
         job.handle_wake(0);
         assert_eq!(job.handle_wake(10), [TrainingEffect::WakeAt(40)]);
         assert_eq!(

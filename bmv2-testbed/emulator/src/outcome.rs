@@ -117,7 +117,7 @@ mod tests {
     use topology::HostId;
 
     use super::*;
-    use crate::job::IterationSpec;
+    use crate::job::{FlowStart, IterationSpec};
 
     fn job(id: &str, gpus: u32) -> Job {
         Job {
@@ -136,7 +136,8 @@ mod tests {
 
     /// A job that computes for 60 of every `period`, until `until`.
     fn trained(period: Nanos, until: Nanos) -> TrainingJob {
-        let spec = IterationSpec { compute_ns: 60, communicate_after_ns: 60, flows: 1 };
+        let starts = vec![FlowStart { after_ns: 60, flows: 1 }];
+        let spec = IterationSpec { compute_ns: 60, starts };
         let mut training = TrainingJob::new(spec);
         for begun in (0..until).step_by(period as usize) {
             training.handle_wake(begun);

@@ -46,6 +46,7 @@ fn job(id: &str, from: u32, to: u32, bytes: f64) -> Job {
             bytes,
             udp_src_port: Some(0xC000),
             gpus: planner::FlowGpus::default(),
+            overlap_from: None,
         }],
     }
 }
@@ -196,6 +197,7 @@ async fn traffic_in_both_directions_costs_nothing() {
         bytes: 2.5e9,
         udp_src_port: Some(0xC001),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     let mut job = job("a", 0, 2, 2.5e9);
     job.flows.push(back);

@@ -32,6 +32,7 @@ fn announce_collective(collective: &CollectiveDocument) -> proto::Collective {
         bytes: collective.bytes.unwrap_or(0.0),
         channels: collective.channels,
         groups: groups.map(|of| proto::RankGroups { size: of.size, stride: of.stride }),
+        overlap_from: collective.overlap_from,
     }
 }
 
@@ -54,6 +55,7 @@ fn announce_flow(flow: &FlowDocument) -> proto::JobFlow {
         bytes: flow.bytes,
         src_gpu: flow.src_gpu,
         dst_gpu: flow.dst_gpu,
+        overlap_from: flow.overlap_from,
     }
 }
 
@@ -131,6 +133,7 @@ mod tests {
             bytes: None,
             channels: None,
             groups: None,
+            overlap_from: None,
         });
         assert_eq!(sent_share(&job, "h2"), 0.5);
         let pipeline = CollectiveDocument {
@@ -138,6 +141,7 @@ mod tests {
             bytes: Some(1.0),
             channels: None,
             groups: Some(RankGroups { size: 4, stride: 8 }),
+            overlap_from: None,
         };
         let hosts = (1..=8).map(|host| (format!("h{host}"), 8));
         let stages = JobDocument {

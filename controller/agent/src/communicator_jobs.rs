@@ -178,6 +178,7 @@ impl CommunicatorJobs {
             bytes: Some(bytes),
             channels: None,
             groups: None,
+            overlap_from: None,
         };
         let rank_traffic = match measured.kind {
             CollectiveKind::Pipeline => Vec::new(),

@@ -41,12 +41,14 @@ fn reports() -> [JobReport; 3] {
         bytes: 1e9,
         src_gpu: Some(3),
         dst_gpu: Some(4),
+        overlap_from: Some(0.25),
     };
     let collective = Collective {
         kind: "ring".to_owned(),
         bytes: 2e9,
         channels: Some(3),
         groups: Some(RankGroups { size: 4, stride: 3 }),
+        overlap_from: Some(0.75),
     };
     let announcement = JobAnnouncement {
         job: "bert".to_owned(),

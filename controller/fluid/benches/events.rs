@@ -66,7 +66,7 @@ impl Clos {
                 members.iter().zip(next).flat_map(|pair| (0..CHANNELS).map(move |c| (pair, c)));
             let flows = pairs.map(|((from, to), channel)| {
                 let spine = random.random_range(0..self.spines);
-                FluidFlow { path: self.path(*from, *to, channel, spine), bytes }
+                FluidFlow::new(self.path(*from, *to, channel, spine), bytes)
             });
             let flows = flows.collect();
             let job =
@@ -155,7 +155,7 @@ fn lone_flows(network: &FluidNetwork, jobs: u32, link: impl Fn(u32) -> u32) -> E
     let mut engine = empty(network);
     for job in 0..jobs {
         let compute_seconds = random.random_range(1.0..2.0);
-        let flows = vec![FluidFlow { path: vec![link(job)], bytes: random.random_range(1.0..2.0) }];
+        let flows = vec![FluidFlow::new(vec![link(job)], random.random_range(1.0..2.0))];
         let job = FluidJob { compute_seconds, flows, ..FluidJob::default() };
         add(&mut engine, &job);
     }

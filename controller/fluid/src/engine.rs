@@ -78,6 +78,8 @@ pub(crate) struct GroupProgress {
     /// Bytes of an iteration, and those left at `updated_at`, of each flow.
     bytes: f64,
     bytes_left: f64,
+    /// Computation of an iteration before it starts.
+    start_delay: Ticks,
     /// Rate since then, bytes/s.
     rate: f64,
     updated_at: Ticks,
@@ -302,10 +304,10 @@ impl Engine {
         if self.merged_share <= 0.0 {
             return self.now;
         }
-        let job = self.group_progress[group as usize].job;
+        let GroupProgress { job, start_delay, .. } = self.group_progress[group as usize];
         let sending_since = self.jobs[job.0 as usize]
             .as_ref()
-            .map_or(self.now, |job| job.iteration_start.saturating_add(job.flow_start_delay));
+            .map_or(self.now, |job| job.iteration_start.saturating_add(start_delay));
         let sent_for = self.now.seconds_since(sending_since);
         self.now.saturating_add(Ticks::from_seconds(self.merged_share * sent_for))
     }

@@ -9,13 +9,14 @@ use crate::iteration_grid::JobGrid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobIndex(pub u32);
 
-/// An iterative job: it computes, after `overlap_from` of the computation its flows start
-/// together, the iteration ends when computation and flows have ended, and the next begins at once.
+/// An iterative job: it computes, after `overlap_from` of the computation its flows start, the
+/// iteration ends when computation and flows have ended, and the next begins at once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FluidJob {
     /// Computation of one iteration, seconds.
     pub compute_seconds: f64,
-    /// The part of the computation after which flows start, 0 to 1; 1 is no overlap.
+    /// The part of the computation after which flows start that state no other, 0 to 1; 1 is no
+    /// overlap.
     pub overlap_from: f64,
     /// Level of all its flows; the higher is served first.
     pub level: u32,
@@ -45,22 +46,38 @@ impl Default for FluidJob {
 }
 
 /// One flow of a job.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct FluidFlow {
     /// Indices of the links it passes, in order, each once.
     pub path: Vec<u32>,
     /// Bytes of one iteration; zero bytes take the latency of the path and nothing else.
     pub bytes: f64,
+    /// The part of the computation after which it starts; that of its job if there is none.
+    pub overlap_from: Option<f64>,
+}
+
+impl FluidFlow {
+    /// A flow that starts with its job's.
+    pub fn new(path: Vec<u32>, bytes: f64) -> Self {
+        Self { path, bytes, overlap_from: None }
+    }
 }
 
 impl FluidJob {
+    /// The part of the computation after which a flow of it starts.
+    pub fn overlap_of(&self, flow: &FluidFlow) -> f64 {
+        flow.overlap_from.unwrap_or(self.overlap_from)
+    }
+
     /// Checks everything but the paths, which need the network.
     pub(crate) fn check_fields(&self, alpha: Ticks) -> Result<(), FluidError> {
         Ticks::checked_seconds("compute_seconds", self.compute_seconds)?;
         Ticks::checked_seconds("start", self.start)?;
         self.grid.map_or(Ok(()), |grid| grid.check_fields())?;
-        if !(0.0..=1.0).contains(&self.overlap_from) {
-            return Err(FluidError::OverlapFrom { value: self.overlap_from });
+        let of_flows = self.flows.iter().map(|flow| self.overlap_of(flow));
+        let mut overlaps = std::iter::once(self.overlap_from).chain(of_flows);
+        if let Some(value) = overlaps.find(|value| !(0.0..=1.0).contains(value)) {
+            return Err(FluidError::OverlapFrom { value });
         }
         for (flow, FluidFlow { bytes: value, .. }) in (0..).zip(&self.flows) {
             if !(value.is_finite() && *value >= 0.0) {

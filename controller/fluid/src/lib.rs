@@ -11,7 +11,7 @@
 //!
 //! // 2 s of computation, then 100 bytes at 50 bytes/s: an iteration takes 4 s.
 //! let network = FluidNetwork::new(vec![50.0])?;
-//! let flows = vec![FluidFlow { path: vec![0], bytes: 100.0 }];
+//! let flows = vec![FluidFlow::new(vec![0], 100.0)];
 //! let job = FluidJob { compute_seconds: 2.0, flows, ..FluidJob::default() };
 //! let tallies = fluid::run_jobs(&network, &[job], 40.0)?;
 //! assert_eq!(tallies.jobs[0].iterations, 10);

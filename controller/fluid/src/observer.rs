@@ -25,7 +25,7 @@ pub enum JobPhase {
     Waiting,
     /// It computes and its flows have not started.
     Computing,
-    /// Its flows send; with overlap it may compute as well.
+    /// Its flows send, or some have sent and others start later; with overlap it may compute as well.
     Communicating,
     /// Its flows have sent everything; the rest of the computation or the latency of the last
     /// bytes is left.

@@ -228,6 +228,7 @@ impl<'a> ClusterAllocation<'a> {
                 bytes: Some(gradients),
                 channels: Some(1),
                 groups: None,
+                overlap_from: None,
             },
         };
         let pace = if self.table.has_rows_for(&held.request) {

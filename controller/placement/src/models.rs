@@ -190,7 +190,13 @@ impl TrainingModel {
             ModelParallelism::Pipeline => (CollectiveKind::Pipeline, activations),
             ModelParallelism::Experts => (CollectiveKind::AllToAll, activations),
         };
-        CollectiveDocument { kind, bytes: Some(bytes), channels: Some(channels), groups: None }
+        CollectiveDocument {
+            kind,
+            bytes: Some(bytes),
+            channels: Some(channels),
+            groups: None,
+            overlap_from: None,
+        }
     }
 
     /// A job `id` that trains this model on `gpus` of `fabric`, with a ring for each NIC of a host.

@@ -118,6 +118,7 @@ mod tests {
                 bytes: 1e9,
                 udp_src_port: Some(50_000),
                 gpus: crate::input::FlowGpus::default(),
+                overlap_from: None,
             }],
         )
     }

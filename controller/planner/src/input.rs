@@ -86,6 +86,8 @@ pub struct Flow {
     pub udp_src_port: Option<u16>,
     /// The GPUs at its ends, where they are known.
     pub gpus: FlowGpus,
+    /// Fraction of the computation after which it may begin, in 0..=1; that of its job if `None`.
+    pub overlap_from: Option<f64>,
 }
 
 /// The GPUs between which a flow goes, counted from 0 in their hosts; they matter where the
@@ -185,7 +187,8 @@ pub struct Job {
     pub flop_per_iteration: f64,
     /// `comp_j`: duration of the computation of one iteration, undisturbed, in seconds.
     pub compute_seconds: f64,
-    /// `o_j` in 0..=1: fraction of the computation after which communication may begin.
+    /// `o_j` in 0..=1: fraction of the computation after which communication may begin, but for flows
+    /// that state their own.
     pub overlap_from: f64,
     /// Whether it begins its iterations when it is asked to.
     pub can_wait: bool,
@@ -199,6 +202,31 @@ impl Job {
     /// `G_j`: GPUs of the job.
     pub fn gpu_count(&self) -> u32 {
         self.gpus.values().sum()
+    }
+
+    /// Seconds of computation after which a flow of it may begin.
+    pub fn flow_start_seconds(&self, flow: &Flow) -> f64 {
+        flow.overlap_from.unwrap_or(self.overlap_from) * self.compute_seconds
+    }
+
+    /// Seconds of computation after which the first of its flows may begin.
+    pub fn first_start_seconds(&self) -> f64 {
+        let starts = self.flow_starts();
+        starts.last().copied().unwrap_or(self.overlap_from * self.compute_seconds)
+    }
+
+    /// Seconds of computation after which flows of it begin, descending, each once: one for most
+    /// jobs.
+    pub(crate) fn flow_starts(&self) -> Vec<f64> {
+        let mut starts = Vec::with_capacity(1);
+        for flow in &self.flows {
+            let start = self.flow_start_seconds(flow);
+            if !starts.contains(&start) {
+                starts.push(start);
+            }
+        }
+        starts.sort_by(|a, b| b.total_cmp(a));
+        starts
     }
 }
 

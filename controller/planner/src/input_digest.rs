@@ -51,6 +51,7 @@ pub(crate) fn digest_job(job: &Job) -> u64 {
     numbers.for_each(|number| number.to_bits().hash(&mut hasher));
     for flow in &job.flows {
         (flow.src, flow.dst, flow.bytes.to_bits(), flow.udp_src_port, flow.gpus).hash(&mut hasher);
+        flow.overlap_from.map(f64::to_bits).hash(&mut hasher);
     }
     hasher.finish()
 }

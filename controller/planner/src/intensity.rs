@@ -7,7 +7,7 @@
 use topology::{LinkId, LinkPath};
 
 use crate::input::Job;
-use crate::network_demand::NetworkDemand;
+use crate::network_demand::{DemandFrom, NetworkDemand};
 use crate::sparse_sums::SparseSums;
 use crate::traffic::IndexedTraffic;
 
@@ -30,15 +30,21 @@ fn demand_on_paths(
     traffic: &IndexedTraffic<'_>,
     bytes: &mut SparseSums,
 ) -> NetworkDemand {
-    for (flow, path) in job.flows.iter().zip(paths) {
-        traffic.for_each_link(flow, path, |link| bytes.add_at(link.index(), flow.bytes));
-    }
-    let seconds = bytes.iter().map(|(link, sum)| {
-        let link = LinkId::from(link);
-        (sum / traffic.tables.link_capacity(link), link)
+    let demands = job.flow_starts().into_iter().map(|start_seconds| {
+        for (flow, path) in job.flows.iter().zip(paths) {
+            if job.flow_start_seconds(flow) == start_seconds {
+                traffic.for_each_link(flow, path, |link| bytes.add_at(link.index(), flow.bytes));
+            }
+        }
+        let seconds = bytes.iter().map(|(link, sum)| {
+            let link = LinkId::from(link);
+            (sum / traffic.tables.link_capacity(link), link)
+        });
+        let tightest = seconds.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        let tightest = tightest.map_or((0.0, None), |(seconds, link)| (seconds, Some(link)));
+        DemandFrom { start_seconds, tightest }
     });
-    let tightest = seconds.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
-    let (seconds, link) = tightest.map_or((0.0, None), |(s, link)| (s, Some(link)));
+    let demand = NetworkDemand::new(job, demands);
     bytes.clear();
-    NetworkDemand::new(job, seconds, link)
+    demand
 }

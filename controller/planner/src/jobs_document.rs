@@ -79,7 +79,8 @@ pub struct JobDocument {
     /// Instead of `flows`: the collective operation from which they are derived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collective: Option<CollectiveDocument>,
-    /// Instead of `flows`: several collective operations of an iteration, which begin together.
+    /// Instead of `flows`: several collective operations of an iteration, which begin together but
+    /// for those with an `overlap_from` of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<CollectiveDocument>,
     /// Instead of `flows`: what ranks send to each other, as libraries of collectives count it.
@@ -116,6 +117,9 @@ pub struct FlowDocument {
     /// UDP source port; if not given, the flow is known by its NICs alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp_src_port: Option<u16>,
+    /// Fraction of the computation after which it may begin, 0..=1; that of the job if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_from: Option<f64>,
 }
 
 /// What one rank sends to another. Ranks are numbered from 0 over the GPUs of the job, the hosts in

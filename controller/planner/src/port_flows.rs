@@ -84,12 +84,14 @@ struct AddressedFlow {
     dst: NicId,
     udp_src_port: Option<u16>,
     gpus: FlowGpus,
+    overlap_from: Option<f64>,
 }
 
 impl AddressedFlow {
     fn of(fabric: &Fabric, flow: &Flow) -> Self {
         let [src, dst] = fabric.first_ports([flow.src, flow.dst]);
-        Self { src, dst, udp_src_port: flow.udp_src_port, gpus: flow.gpus }
+        let Flow { udp_src_port, gpus, overlap_from, .. } = *flow;
+        Self { src, dst, udp_src_port, gpus, overlap_from }
     }
 }
 
@@ -199,6 +201,7 @@ mod tests {
             bytes: 8e9,
             udp_src_port: *udp_src_port,
             gpus: FlowGpus::default(),
+            overlap_from: None,
         };
         Job::for_test("job", (HostId(0), 1), flows.iter().map(flow).collect())
     }

@@ -132,7 +132,7 @@ fn iteration_timings(
     let jobs = traffic.jobs.iter().zip(demands);
     jobs.map(|(job, demand)| IterationTiming {
         compute_seconds: job.compute_seconds,
-        flow_start_seconds: job.overlap_from * job.compute_seconds,
+        flow_start_seconds: demand.start_seconds,
         link_seconds: demand.bottleneck_seconds,
     })
     .collect()

@@ -14,7 +14,7 @@ use topology::{Fabric, LinkId, LinkPath, SwitchId};
 use crate::bounds::LoadLowerBound;
 use crate::input::{Flow, Job, PlanInput};
 use crate::input_digest;
-use crate::network_demand::NetworkDemand;
+use crate::network_demand::{DemandFrom, NetworkDemand};
 use crate::path_tables::{LeafEnds, LinkArea, PathTables};
 use crate::routes::{FlowRoute, LeafPair};
 use crate::segment_survey::SegmentSurvey;
@@ -186,12 +186,17 @@ impl<'a> RouteFinder<'a> {
             flows.push(self.flow_route(flow, pair, &pairs));
         }
         self.lower_bound.clear();
-        for (flow, route) in job.flows.iter().zip(&flows) {
-            let inside = flow.intra_host_links(self.fabric);
-            self.lower_bound.add_flow(route, &pairs[route.pair], inside, flow.bytes);
-        }
+        let demands = job.flow_starts().into_iter().map(|start_seconds| {
+            for (flow, route) in job.flows.iter().zip(&flows) {
+                if job.flow_start_seconds(flow) == start_seconds {
+                    let inside = flow.intra_host_links(self.fabric);
+                    self.lower_bound.add_flow(route, &pairs[route.pair], inside, flow.bytes);
+                }
+            }
+            DemandFrom { start_seconds, tightest: (self.lower_bound.max_load(), None) }
+        });
         JobRoutes {
-            demand: NetworkDemand::new(job, self.lower_bound.max_load(), None),
+            demand: NetworkDemand::new(job, demands),
             largest_first: largest_first(job),
             areas: link_areas(self.fabric, job, &flows, &pairs, self.tables),
             digest: input_digest::digest_job(job),

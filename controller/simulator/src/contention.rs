@@ -231,6 +231,7 @@ mod tests {
                 bytes: bytes / nics.len() as f64,
                 udp_src_port: Some(0xC000),
                 gpus: planner::FlowGpus::default(),
+                overlap_from: None,
             })
         });
         Job {

@@ -86,6 +86,8 @@ pub struct FlowView {
     pub dst: String,
     /// Bytes in one iteration.
     pub bytes: f64,
+    /// Share of the computation after which it may begin.
+    pub overlap_from: f64,
     /// Its equal-cost paths from NIC to NIC, each a list of link numbers; none where a failure has
     /// cut all of them.
     pub paths: Vec<Vec<u32>>,
@@ -295,6 +297,7 @@ fn view_job(fabric: &Fabric, job: &Job, paths: &[Vec<Vec<LinkId>>]) -> JobView {
                 src: nic(flow.src),
                 dst: nic(flow.dst),
                 bytes: flow.bytes,
+                overlap_from: flow.overlap_from.unwrap_or(job.overlap_from),
                 paths: paths.iter().map(|path| path.iter().map(|link| link.0).collect()).collect(),
             })
             .collect(),

@@ -451,6 +451,7 @@ pub(crate) fn fluid_job(
             .map(|(flow, path)| fluid::FluidFlow {
                 path: link_numbers(&flow.crossed_links(fabric, path)),
                 bytes: flow.bytes,
+                overlap_from: flow.overlap_from,
             })
             .collect(),
     }

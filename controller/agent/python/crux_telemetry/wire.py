@@ -83,6 +83,8 @@ def one_flow(flow):
     for field, name in ((7, "src_gpu"), (8, "dst_gpu")):
         if flow.get(name) is not None:
             encoded += integer(field, flow[name])
+    if flow.get("overlap_from") is not None:
+        encoded += double(9, flow["overlap_from"])
     return encoded
 
 
@@ -93,6 +95,8 @@ def collective(collective):
     if collective.get("groups"):
         groups = collective["groups"]
         encoded += chunk(4, integer(1, groups["size"]) + integer(2, groups["stride"]))
+    if collective.get("overlap_from") is not None:
+        encoded += double(5, collective["overlap_from"])
     return encoded
 
 

@@ -130,12 +130,14 @@ class OnTheWire(unittest.TestCase):
         self.assertEqual(fields(known[4]), [(1, b"h1"), (2, 8)])
         self.assertEqual(fields(known[6]), [(1, b"ring_all_reduce"), (2, 6.5e9)])
 
-        stages = {"kind": "pipeline", "bytes": 1.0, "groups": {"size": 4, "stride": 8}}
+        groups = {"size": 4, "stride": 8}
+        stages = {"kind": "pipeline", "bytes": 1.0, "groups": groups, "overlap_from": 0.25}
         job = {"id": "gpt", "gpus": {"h1": 8}, "collectives": [JOB["collective"], stages]}
         ((_, announcement),) = fields(wire.encode_report({"job": job}))
         sent = [dict(fields(content)) for number, content in fields(announcement) if number == 16]
         self.assertEqual([one[1] for one in sent], [b"ring_all_reduce", b"pipeline"])
         self.assertEqual(fields(sent[1][4]), [(1, 4), (2, 8)])
+        self.assertEqual(sent[1][5], 0.25)
 
         ((number, window),) = fields(wire.encode_report({"iteration": ITERATION}))
         self.assertEqual(number, 2)

@@ -223,7 +223,10 @@ fn explain_path(flow: &FlowExplanation) -> String {
         0 => String::new(),
         count => format!(", {count} learned connections"),
     };
-    let mut text = format!("\nflow {} ({}, {pinning}{connections})", flow.flow, flow.identity);
+    let begins = flow.begins_after_seconds;
+    let begins = begins.map(|at| format!(", begins after {at:.4} s")).unwrap_or_default();
+    let mut text =
+        format!("\nflow {} ({}, {pinning}{connections}{begins})", flow.flow, flow.identity);
     for candidate in &flow.candidates {
         let mark = if candidate.chosen { "*" } else { " " };
         let busiest = candidate.busiest.as_deref().unwrap_or("no link");

@@ -217,6 +217,7 @@ fn pair_job(fabric: &Fabric, number: u32) -> Job {
         bytes: 1e9,
         udp_src_port: Some(0xC000 + 4 * number as u16 + port),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     job(number, [from, to].into_iter(), (0..4).map(flow))
 }

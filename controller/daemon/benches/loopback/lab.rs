@@ -136,6 +136,7 @@ pub(crate) fn ring(fabric: &Fabric, number: u32, hosts: u32) -> Job {
         bytes: 1e9,
         udp_src_port: Some(0xC000 + number as u16),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     job(number, (0..hosts).map(host), (0..hosts).map(flow))
 }

@@ -83,6 +83,7 @@ fn jobs(fabric: &Fabric) -> Vec<Job> {
             bytes: 1e9,
             udp_src_port: Some(0xC000 + (number % 0x3000) as u16),
             gpus: planner::FlowGpus::default(),
+            overlap_from: None,
         };
         job(number, (0..JOB_HOSTS).map(host), (0..JOB_HOSTS).map(flow))
     };

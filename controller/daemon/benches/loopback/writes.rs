@@ -202,6 +202,7 @@ fn pins(fabric: &Fabric) -> Job {
         bytes: 1e9,
         udp_src_port: Some(0xC000 + number as u16),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     job(1, [from, to].into_iter(), (0..PINS).map(flow))
 }

@@ -75,7 +75,7 @@ pub fn contended_messages(
         let seconds = forecast.seconds(&job.id)?;
         let (position, planned) = plan.job(&job.id)?;
         let contention = occupancy.contention_of(plan, position)?;
-        let sending = seconds - job.overlap_from * job.compute_seconds;
+        let sending = seconds - job.first_start_seconds();
         let sending = sending.max(planned.bottleneck_seconds);
         let rivals = contention.rivals.iter().filter_map(|rival| {
             let iteration = forecast.seconds(&plan.jobs[*rival].id)?;

@@ -404,23 +404,32 @@ impl ControllerView {
 
     /// Bytes per second of every flow of the plan that is still known, by its place there.
     pub(super) fn flow_rates(&self) -> Vec<(usize, f64)> {
-        let PlanRollout { plan, report, .. } = &self.rollout;
-        let known: BTreeMap<&JobId, &planner::Job> =
+        let rationales = &self.rollout.report.rationales;
+        let seconds =
+            |place: usize| rationales[self.rollout.plan.flows[place].job].iteration_seconds;
+        let known = self.known_flows().into_iter();
+        known
+            .filter(|(place, _)| seconds(*place) > 0.0)
+            .map(|(place, (_, flow))| (place, flow.bytes / seconds(place)))
+            .collect()
+    }
+
+    /// The flows of the plan that are still known and their jobs, by the places of flows there.
+    pub(super) fn known_flows(&self) -> BTreeMap<usize, (&planner::Job, &planner::Flow)> {
+        let plan = &self.rollout.plan;
+        let jobs: BTreeMap<&JobId, &planner::Job> =
             self.request.jobs.iter().map(|job| (&job.id, job)).collect();
-        let mut rates = Vec::new();
+        let mut flows = BTreeMap::new();
         let mut place = 0;
         for (position, planned) in plan.jobs.iter().enumerate() {
-            let seconds = report.rationales[position].iteration_seconds;
-            let job = known.get(&planned.id);
-            let mut bytes = job.into_iter().flat_map(|job| job.flows.iter().map(|flow| flow.bytes));
+            let job = jobs.get(&planned.id);
+            let mut own = job.into_iter().flat_map(|job| job.flows.iter().map(|flow| (*job, flow)));
             while plan.flows.get(place).is_some_and(|flow| flow.job == position) {
-                if let Some(bytes) = bytes.next().filter(|_| seconds > 0.0) {
-                    rates.push((place, bytes / seconds));
-                }
+                flows.extend(own.next().map(|known| (place, known)));
                 place += 1;
             }
         }
-        rates
+        flows
     }
 }
 

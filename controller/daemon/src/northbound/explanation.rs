@@ -68,6 +68,9 @@ pub struct FlowExplanation {
     pub identity: FlowIdentity,
     /// Connections that its leaf has reported between its NICs and that its job has.
     pub connections: usize,
+    /// Seconds of an iteration after which it may begin, where it does not begin with its job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins_after_seconds: Option<f64>,
     /// Whether switches have its path; if not, it is left to ECMP.
     pub pinned: bool,
     /// The switch that has no room for its path; only for a flow that is left to ECMP for that.
@@ -116,9 +119,14 @@ impl ControllerView {
         let loads = self.link_loads();
         let rates: BTreeMap<usize, f64> = self.flow_rates().into_iter().collect();
         let earlier = self.earlier_loads(job.intensity, &rates);
+        let known = self.known_flows();
         let flows = own.filter(|place| is_asked(*place)).map(|place| {
             let rate = rates.get(&place).copied().unwrap_or(0.0);
-            self.explain_flow(place, rate, [&loads, &earlier])
+            let begins = known.get(&place).filter(|(_, flow)| flow.overlap_from.is_some());
+            FlowExplanation {
+                begins_after_seconds: begins.map(|(job, flow)| job.flow_start_seconds(flow)),
+                ..self.explain_flow(place, rate, [&loads, &earlier])
+            }
         });
         ExplainJobResponse {
             id: job.id.to_string(),
@@ -192,6 +200,7 @@ impl ControllerView {
             flow: self.flow_name(place),
             identity,
             connections,
+            begins_after_seconds: None,
             pinned: flow.pinned,
             no_room_at: no_room.map(|switch| fabric.switch(*switch).name.clone()),
             sprayed: self.rollout.plan.jobs[flow.job].sprayed,

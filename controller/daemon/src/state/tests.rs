@@ -21,6 +21,7 @@ fn job(name: &str, dst: usize) -> Job {
         bytes: 1e9,
         udp_src_port: Some(50_000),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     Job {
         id: name.into(),

@@ -36,7 +36,13 @@ pub(super) fn resolve_announcement(
         if announcement.profile.is_some() && complete.rank_traffic.is_empty() {
             // The profile says how much.
             let kind = CollectiveKind::RingAllReduce;
-            let ring = CollectiveDocument { kind, bytes: None, channels: None, groups: None };
+            let ring = CollectiveDocument {
+                kind,
+                bytes: None,
+                channels: None,
+                groups: None,
+                overlap_from: None,
+            };
             if complete.collectives.is_empty() {
                 complete.collective.get_or_insert(ring);
             }
@@ -153,8 +159,13 @@ mod tests {
         assert_eq!(stated.flows.len(), 1);
         // A comment such as crux.collective=all_to_all states no bytes.
         let kind = CollectiveKind::AllToAll;
-        let collective =
-            Some(CollectiveDocument { kind, bytes: None, channels: None, groups: None });
+        let collective = Some(CollectiveDocument {
+            kind,
+            bytes: None,
+            channels: None,
+            groups: None,
+            overlap_from: None,
+        });
         assert_eq!(announced(|job| job.collective = collective.clone()).flows.len(), 12);
     }
 
@@ -171,6 +182,7 @@ mod tests {
                 bytes: None,
                 channels: None,
                 groups: None,
+                overlap_from: None,
             }),
             ..JobDocument::default()
         };

@@ -170,6 +170,7 @@ fn decode_flow(flow: proto::JobFlow) -> Result<FlowDocument, InvalidReport> {
         udp_src_port: flow.udp_src_port.map(decode_port).transpose()?,
         src_gpu: flow.src_gpu,
         dst_gpu: flow.dst_gpu,
+        overlap_from: flow.overlap_from,
     })
 }
 
@@ -184,6 +185,7 @@ fn decode_collective(collective: &proto::Collective) -> Result<CollectiveDocumen
         bytes: Some(collective.bytes).filter(|bytes| *bytes > 0.0),
         channels: collective.channels,
         groups: collective.groups.map(|of| RankGroups { size: of.size, stride: of.stride }),
+        overlap_from: collective.overlap_from,
     })
 }
 

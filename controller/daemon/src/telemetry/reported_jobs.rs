@@ -279,7 +279,7 @@ impl ReportedJobRegistry {
         let changes = self.jobs.values_mut().filter_map(|entry| {
             let to = entry.owner.stream?;
             let shift = self.shifts.get(&entry.job.id).filter(|_| entry.job.can_wait);
-            let send_after = entry.job.overlap_from * entry.job.compute_seconds;
+            let send_after = entry.job.first_start_seconds();
             let slot = shift.map(|shift| StartSlot::new(*shift, send_after));
             let is_new = entry.slot.set_slot(slot, now);
             is_new.then(|| SlotChange { to, job: entry.job.id.clone(), slot })

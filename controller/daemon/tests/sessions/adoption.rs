@@ -86,6 +86,7 @@ fn announced(lab: &Lab) -> Job {
         bytes: 1e9,
         udp_src_port: Some(STRANGER),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     Job { flows: vec![flow], ..lab.job("announced", STRANGER) }
 }

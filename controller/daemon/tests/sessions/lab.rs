@@ -169,6 +169,7 @@ impl<S> Lab<S> {
             bytes: 1e9,
             udp_src_port,
             gpus: planner::FlowGpus::default(),
+            overlap_from: None,
         };
         Job {
             id: name.into(),

@@ -143,6 +143,7 @@ async fn a_plan_that_does_not_fit_names_its_flows_and_keeps_the_level() {
         bytes: 1e9,
         udp_src_port: Some(50_000 + port),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     let job = Job { flows: (0..260).map(flow).collect(), ..lab.job("many", 50_000) };
     served.controller.submit_event(StateEvent::JobsChanged(vec![job])).await.unwrap();

@@ -281,6 +281,7 @@ impl Busy {
                 bytes: 1e9,
                 udp_src_port: Some(*port),
                 gpus: planner::FlowGpus::default(),
+                overlap_from: None,
             };
             Job { flows: vec![flow], ..self.lab.job(&format!("job{port}"), *port) }
         };

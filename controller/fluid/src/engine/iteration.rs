@@ -15,8 +15,10 @@ pub(super) struct EngineJob {
     pub(super) level: u32,
     pub(super) start_time: Ticks,
     pub(super) compute_time: Ticks,
-    /// Computation before flows start.
-    pub(super) flow_start_delay: Ticks,
+    /// Computation before flows start, ascending, each once; and for how many of these the flows of
+    /// this iteration have started.
+    pub(super) start_delays: Vec<Ticks>,
+    pub(super) starts_made: usize,
     /// Iterations to run.
     pub(super) iteration_limit: u64,
     /// Flow group of each flow, and every flow group once.
@@ -40,6 +42,11 @@ pub(super) struct EngineJob {
 }
 
 impl EngineJob {
+    /// Whether all flows of this iteration have started and ended.
+    fn has_sent_all(&self) -> bool {
+        self.sending_groups == 0 && self.starts_made == self.start_delays.len()
+    }
+
     /// Discards all progress; the job waits for its start again.
     pub(super) fn reset_progress(&mut self) {
         self.phase = JobPhase::Waiting;
@@ -63,10 +70,9 @@ impl Engine {
     pub(super) fn handle_job_event(&mut self, job: JobIndex) {
         match self.expect_job_mut(job).phase {
             JobPhase::Waiting => self.begin_iteration(job),
-            JobPhase::Computing => self.start_flows(job),
+            JobPhase::Computing | JobPhase::Communicating => self.start_flows(job),
             JobPhase::Draining => self.end_iteration(job),
-            // Flow groups, not the job, schedule the end of these phases.
-            JobPhase::Communicating | JobPhase::Finished => {}
+            JobPhase::Finished => {}
         }
     }
 
@@ -82,7 +88,8 @@ impl Engine {
             return self.enter_phase(job, JobPhase::Waiting);
         }
         (running.iteration_start, running.last_arrival) = (now, now);
-        let lead = running.flow_start_delay;
+        running.starts_made = 0;
+        let lead = running.start_delays[0];
         self.enter_phase(job, JobPhase::Computing);
         if lead > Ticks(0) {
             self.event_queue.set_time(ScheduledEvent::Job(job).to_id(), now.saturating_add(lead));
@@ -91,23 +98,39 @@ impl Engine {
         }
     }
 
-    /// Starts all flows together. Flows without bytes arrive after their latency.
+    /// Starts the flows whose turn it is, together. Flows without bytes arrive after their latency.
     fn start_flows(&mut self, job: JobIndex) {
         let now = self.now;
-        self.enter_phase(job, JobPhase::Communicating);
+        if self.expect_job_mut(job).phase != JobPhase::Communicating {
+            self.enter_phase(job, JobPhase::Communicating);
+        }
         let running = self.jobs[job.0 as usize].as_mut().expect("it has just entered a phase");
+        if running.starts_made == 0 {
+            for &id in &running.groups {
+                let group = &mut self.group_progress[id as usize];
+                group.bytes_left = group.bytes;
+            }
+        }
+        let delay = running.start_delays[running.starts_made];
+        running.starts_made += 1;
+        if let Some(next) = running.start_delays.get(running.starts_made) {
+            let at = running.iteration_start.saturating_add(*next);
+            self.event_queue.set_time(ScheduledEvent::Job(job).to_id(), at);
+        }
         for &id in &running.groups {
             let group = &mut self.group_progress[id as usize];
+            if group.start_delay != delay {
+                continue;
+            }
             if group.bytes > 0.0 {
-                (group.bytes_left, group.rate, group.updated_at) = (group.bytes, 0.0, now);
-                group.waiting_since = now;
+                (group.rate, group.updated_at, group.waiting_since) = (0.0, now, now);
                 running.sending_groups += 1;
                 self.rate_allocator.start_group(id);
             } else {
                 running.last_arrival = running.last_arrival.max(now.saturating_add(group.latency));
             }
         }
-        if running.sending_groups == 0 {
+        if running.has_sent_all() {
             self.drain_job(job);
         }
     }
@@ -125,7 +148,7 @@ impl Engine {
         running.bytes += sent;
         running.last_arrival = running.last_arrival.max(at.max(now).saturating_add(latency));
         running.sending_groups -= 1;
-        if running.sending_groups == 0 {
+        if running.has_sent_all() {
             self.drain_job(job);
         }
     }

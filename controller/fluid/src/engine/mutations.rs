@@ -13,9 +13,9 @@ use crate::observer::JobPhase;
 use crate::tallies::JobTally;
 
 impl Engine {
-    /// Adds a job; it begins at its start, or now if that has passed. Its flows with equal path
-    /// and bytes are one group from here on: max-min fairness gives them equal rates at every
-    /// instant, so they start and end together, and the group costs as much as one flow.
+    /// Adds a job; it begins at its start, or now if that has passed. Its flows with equal path,
+    /// bytes and start are one group from here on: max-min fairness gives them equal rates at every
+    /// instant, so they end together, and the group costs as much as one flow.
     ///
     /// # Errors
     /// The first invalid field or path of the job; the engine is unchanged.
@@ -25,11 +25,13 @@ impl Engine {
             self.check_path(flow, path)?;
         }
         let index = self.free_jobs.pop().map_or(JobIndex(self.jobs.len() as u32), JobIndex);
-        let mut groups: BTreeMap<(&[u32], u64), u32> = BTreeMap::new();
+        let mut groups: BTreeMap<(&[u32], u64, Ticks), u32> = BTreeMap::new();
         let mut running = EngineJob::new(job, self.now);
         for flow in &job.flows {
-            let group = *groups.entry((&flow.path, flow.bytes.to_bits())).or_insert_with(|| {
-                let added = self.add_group(index, job.level, flow);
+            let start_delay = start_delay(job, flow);
+            let key = (&flow.path[..], flow.bytes.to_bits(), start_delay);
+            let group = *groups.entry(key).or_insert_with(|| {
+                let added = self.add_group(index, job.level, flow, start_delay);
                 running.groups.push(added);
                 added
             });
@@ -177,19 +179,19 @@ impl Engine {
         equal.copied()
     }
 
-    /// Bytes and bytes left of a group as bits: only flows that are equal to the last digit stay
-    /// equal, whatever rates they get.
-    fn progress_bits(&self, id: u32) -> (u64, u64) {
+    /// Bytes and bytes left of a group as bits, and its start: only flows that are equal to the last
+    /// digit stay equal, whatever rates they get.
+    fn progress_bits(&self, id: u32) -> (u64, u64, Ticks) {
         let group = &self.group_progress[id as usize];
-        (group.bytes.to_bits(), group.bytes_left_at(self.now).to_bits())
+        (group.bytes.to_bits(), group.bytes_left_at(self.now).to_bits(), group.start_delay)
     }
 
     /// A new group of the job on `path` with the progress of `like`, without flows yet.
     fn split_group(&mut self, job: JobIndex, like: u32, path: &[u32]) -> Result<u32, FluidError> {
         let progress = self.group_progress[like as usize].clone();
-        let bytes = progress.bytes;
         let level = self.find_job(job)?.level;
-        let to = self.add_group(job, level, &FluidFlow { path: path.to_vec(), bytes });
+        let flow = FluidFlow::new(path.to_vec(), progress.bytes);
+        let to = self.add_group(job, level, &flow, progress.start_delay);
         let new = &mut self.group_progress[to as usize];
         new.bytes_left = progress.bytes_left;
         (new.waiting_since, new.longest_wait) = (progress.waiting_since, progress.longest_wait);
@@ -225,13 +227,20 @@ impl Engine {
     }
 
     /// A group without flows yet.
-    fn add_group(&mut self, job: JobIndex, level: u32, flow: &FluidFlow) -> u32 {
+    fn add_group(
+        &mut self,
+        job: JobIndex,
+        level: u32,
+        flow: &FluidFlow,
+        start_delay: Ticks,
+    ) -> u32 {
         let level = self.discipline.level_of_flows(level);
         let id = self.rate_allocator.add_group(&flow.path, level, 0.0);
         let group = GroupProgress {
             job,
             bytes: flow.bytes,
             bytes_left: 0.0,
+            start_delay,
             rate: 0.0,
             updated_at: self.now,
             latency: Ticks(self.hop_latency.0.saturating_mul(flow.path.len() as u64)),
@@ -269,13 +278,26 @@ impl Engine {
     }
 }
 
+/// Computation of an iteration before a flow of `job` starts.
+fn start_delay(job: &FluidJob, flow: &FluidFlow) -> Ticks {
+    Ticks::from_seconds(job.compute_seconds * job.overlap_of(flow))
+}
+
 impl EngineJob {
     fn new(job: &FluidJob, now: Ticks) -> Self {
+        let mut start_delays: Vec<Ticks> =
+            job.flows.iter().map(|flow| start_delay(job, flow)).collect();
+        if start_delays.is_empty() {
+            start_delays.push(Ticks::from_seconds(job.compute_seconds * job.overlap_from));
+        }
+        start_delays.sort_unstable();
+        start_delays.dedup();
         Self {
             level: job.level,
             start_time: Ticks::from_seconds(job.start).max(now),
             compute_time: Ticks::from_seconds(job.compute_seconds),
-            flow_start_delay: Ticks::from_seconds(job.compute_seconds * job.overlap_from),
+            start_delays,
+            starts_made: 0,
             iteration_limit: job.iterations.unwrap_or(u64::MAX),
             group_of_flow: Vec::with_capacity(job.flows.len()),
             groups: Vec::new(),

@@ -31,7 +31,16 @@ impl Engine {
         self.group_of_flow(job, flow).map(|group| self.rate_allocator.group_rate(group))
     }
 
-    /// Bytes that one flow of a job still has to send in this iteration; 0 outside of it.
+    /// Whether one flow of a job has started in this iteration and not ended.
+    ///
+    /// # Errors
+    /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].
+    pub fn is_flow_sending(&self, job: JobIndex, flow: u32) -> Result<bool, FluidError> {
+        self.group_of_flow(job, flow).map(|group| self.rate_allocator.is_sending(group))
+    }
+
+    /// Bytes that one flow of a job still has to send in this iteration; 0 outside of it, and before
+    /// the first of its flows starts.
     ///
     /// # Errors
     /// [`FluidError::UnknownJob`] or [`FluidError::UnknownFlow`].

@@ -1,7 +1,8 @@
 //! Jobs over time: closed forms, and the worked examples of Crux §3 and §4.2.
 
 use fluid::{
-    Engine, EngineOptions, FluidJob, FluidNetwork, GridRule, JobGrid, JobIndex, JobPhase, run_jobs,
+    Engine, EngineOptions, FluidFlow, FluidJob, FluidNetwork, GridRule, JobGrid, JobIndex,
+    JobPhase, run_jobs,
 };
 
 use crate::scenario::{close, engine, flow, job, totals};
@@ -158,6 +159,24 @@ fn latency_is_added_for_each_hop() {
         close(tallies.jobs[0].mean_iteration_seconds().unwrap(), expected);
         close(tallies.links[1][0].in_use_seconds, 10.0 * bytes);
     }
+}
+
+/// It computes for 4 s. Of its flows, which need 2 s each alone, one begins at 1 s and one at 2 s: they
+/// share the link for 2 s, and the second ends at 5 s.
+#[test]
+fn flows_of_a_job_may_begin_one_after_the_other() {
+    let begin = |overlap_from| FluidFlow { overlap_from, ..flow(&[0], 2.0) };
+    let flows = vec![begin(Some(0.25)), begin(None)];
+    let job = FluidJob { compute_seconds: 4.0, overlap_from: 0.5, flows, ..FluidJob::default() };
+    let mut engine = engine(&[1.0], &[job]);
+    for (at, rates) in [(0.5, [0.0, 0.0]), (1.5, [1.0, 0.0]), (3.0, [0.5, 0.5]), (4.5, [0.0, 1.0])]
+    {
+        engine.run_until(at).unwrap();
+        let found = [0, 1].map(|flow| engine.flow_rate(JobIndex(0), flow).unwrap());
+        assert_eq!(found, rates, "at {at} s");
+    }
+    engine.run_until(50.0).unwrap();
+    close(engine.tallies().jobs[0].mean_iteration_seconds().unwrap(), 5.0);
 }
 
 #[test]

@@ -41,10 +41,11 @@ fn path() -> impl Strategy<Value = Vec<u32>> {
 
 fn any_job() -> impl Strategy<Value = FluidJob> {
     let bytes = prop_oneof![1 => Just(0.0), 8 => amount(20)];
-    let flow = (path(), bytes, 1_usize..3);
+    let starts = prop::option::weighted(0.25, prop_oneof![Just(0.0), Just(0.5), 0.0..1.0]);
+    let flow = (path(), bytes, starts, 1_usize..3);
     let flows = prop::collection::vec(flow, 1..5).prop_map(|flows| {
-        let copies = flows.into_iter().flat_map(|(path, bytes, copies)| {
-            std::iter::repeat_n(FluidFlow { path, bytes }, copies)
+        let copies = flows.into_iter().flat_map(|(path, bytes, overlap_from, copies)| {
+            std::iter::repeat_n(FluidFlow { path, bytes, overlap_from }, copies)
         });
         copies.collect::<Vec<_>>()
     });
@@ -140,8 +141,8 @@ fn sending(engine: &Engine, jobs: &[FluidJob]) -> Vec<Sending> {
     for (index, job) in (0..).zip(jobs).map(|(index, job)| (JobIndex(index), job)) {
         for (flow, FluidFlow { path, .. }) in (0..).zip(&job.flows) {
             let rate = engine.flow_rate(index, flow).unwrap();
-            // One with nothing left and a rate ends at this very instant.
-            if engine.flow_bytes_left(index, flow).unwrap() > 0.0 || rate > 0.0 {
+            // One that has ended and has a rate ends at this very instant.
+            if engine.is_flow_sending(index, flow).unwrap() || rate > 0.0 {
                 let (level, path) = (job.level, path.clone());
                 all.push(Sending { level, path, rate });
             }
@@ -231,7 +232,7 @@ proptest! {
     ) {
         const BANDWIDTH: f64 = 5.0;
         for job in &mut jobs {
-            job.flows = vec![FluidFlow { path: vec![0], bytes: 0.1 + job.flows[0].bytes }];
+            job.flows = vec![FluidFlow::new(vec![0], 0.1 + job.flows[0].bytes)];
         }
         let mut engine = engine(&[BANDWIDTH], &jobs);
         engine.run_until(seconds).unwrap();
@@ -284,7 +285,7 @@ proptest! {
             let whole = one * tally.iterations as f64;
             prop_assert!(tally.bytes >= whole - 1e-6 && tally.bytes <= whole + one + 1e-6);
             sent += tally.bytes;
-            for (flow, FluidFlow { path, bytes }) in (0..).zip(&given.flows) {
+            for (flow, FluidFlow { path, bytes, .. }) in (0..).zip(&given.flows) {
                 let left = engine.flow_bytes_left(JobIndex(job), flow).unwrap();
                 let phase = engine.job_phase(JobIndex(job)).unwrap();
                 let begun = matches!(phase, JobPhase::Communicating | JobPhase::Draining);

@@ -8,6 +8,9 @@ use fluid::FluidJob;
 struct Sender {
     path: Vec<u32>,
     bytes: f64,
+    /// Seconds of computation before it starts.
+    lead: f64,
+    started: bool,
     left: f64,
     rate: f64,
 }
@@ -15,9 +18,8 @@ struct Sender {
 struct Worker {
     job: FluidJob,
     senders: Vec<Sender>,
-    /// When the next iteration or the present one began; flows have started in it.
+    /// When the next iteration or the present one began.
     begun: f64,
-    started: bool,
     gone: bool,
     iterations: u64,
     sent: f64,
@@ -42,6 +44,8 @@ impl Reference {
         let sender = |flow: &fluid::FluidFlow| Sender {
             path: flow.path.clone(),
             bytes: flow.bytes,
+            lead: job.compute_seconds * flow.overlap_from.unwrap_or(job.overlap_from),
+            started: false,
             left: 0.0,
             rate: 0.0,
         };
@@ -49,7 +53,6 @@ impl Reference {
             senders: job.flows.iter().map(sender).collect(),
             begun: job.start.max(self.now),
             job: job.clone(),
-            started: false,
             gone: false,
             iterations: 0,
             sent: 0.0,
@@ -99,14 +102,16 @@ impl Reference {
         let mut any = false;
         for worker in self.workers.iter_mut().filter(|worker| !worker.gone) {
             let compute = worker.job.compute_seconds;
-            if !worker.started && now >= worker.begun + compute * worker.job.overlap_from {
-                worker.senders.iter_mut().for_each(|sender| sender.left = sender.bytes);
-                (worker.started, any) = (true, true);
+            for sender in &mut worker.senders {
+                if !sender.started && now >= worker.begun + sender.lead {
+                    (sender.left, sender.started, any) = (sender.bytes, true, true);
+                }
             }
-            let sent = worker.senders.iter().all(|sender| sender.left == 0.0);
-            if worker.started && sent && now >= worker.begun + compute {
+            let sent = worker.senders.iter().all(|sender| sender.started && sender.left == 0.0);
+            if sent && now >= worker.begun + compute {
                 worker.iterations += 1;
-                (worker.begun, worker.started, any) = (self.now, false, true);
+                (worker.begun, any) = (self.now, true);
+                worker.senders.iter_mut().for_each(|sender| sender.started = false);
             }
         }
         any
@@ -116,10 +121,10 @@ impl Reference {
         let mut next = f64::INFINITY;
         for worker in self.workers.iter().filter(|worker| !worker.gone) {
             let compute = worker.job.compute_seconds;
-            let lead = worker.begun + compute * worker.job.overlap_from;
             let ends = worker.senders.iter().filter(|sender| sender.rate > 0.0);
             let ends = ends.map(|sender| self.now + sender.left / sender.rate);
-            let times = ends.chain([worker.begun, lead, worker.begun + compute]);
+            let leads = worker.senders.iter().map(|sender| worker.begun + sender.lead);
+            let times = ends.chain(leads).chain([worker.begun, worker.begun + compute]);
             next = times.filter(|at| *at > self.now + EPSILON).fold(next, f64::min);
         }
         next

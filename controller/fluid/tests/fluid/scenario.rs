@@ -4,7 +4,7 @@ use fluid::{Engine, EngineOptions, FluidFlow, FluidJob, FluidNetwork, JobIndex};
 
 /// A flow over links.
 pub(crate) fn flow(path: &[u32], bytes: f64) -> FluidFlow {
-    FluidFlow { path: path.to_vec(), bytes }
+    FluidFlow::new(path.to_vec(), bytes)
 }
 
 /// A job that computes, then sends, without overlap.

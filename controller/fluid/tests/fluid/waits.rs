@@ -4,7 +4,7 @@ use fluid::{Engine, EngineOptions, FluidFlow, FluidJob, FluidNetwork, JobIndex};
 
 /// A job that computes for so long, then sends over the one link.
 fn job(compute_seconds: f64, bytes: f64, level: u32) -> FluidJob {
-    let flows = vec![FluidFlow { path: vec![0], bytes }];
+    let flows = vec![FluidFlow::new(vec![0], bytes)];
     FluidJob { compute_seconds, level, flows, ..FluidJob::default() }
 }
 

@@ -202,6 +202,7 @@ fn fluid_iteration(job: &planner::Job, paths: &[Vec<LinkId>]) -> fluid::FluidJob
             .map(|(flow, path)| FluidFlow {
                 path: path.iter().map(|link| link.0).collect(),
                 bytes: flow.bytes,
+                overlap_from: flow.overlap_from,
             })
             .collect(),
         ..fluid::FluidJob::default()

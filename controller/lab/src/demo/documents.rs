@@ -40,6 +40,7 @@ fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
             udp_src_port: flow.udp_src_port,
             src_gpu: flow.gpus.src(),
             dst_gpu: flow.gpus.dst(),
+            overlap_from: None,
         }
     });
     let gpus = job.gpus.iter();

@@ -370,6 +370,7 @@ fn ring_flows(
                 bytes: each,
                 udp_src_port: Some(udp_src_port),
                 gpus: planner::FlowGpus::default(),
+                overlap_from: None,
             });
         }
     }

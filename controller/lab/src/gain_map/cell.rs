@@ -228,6 +228,7 @@ impl MapCell {
                     bytes: bytes / f64::from(self.connections),
                     udp_src_port: Some(port),
                     gpus: FlowGpus::default(),
+                    overlap_from: None,
                 });
             }
         }

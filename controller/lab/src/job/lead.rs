@@ -158,8 +158,8 @@ async fn lead_run(args: &LeadArgs, scenario: &DemoScenario) -> Result<JobRunResu
 /// The jobs, and the hosts that send for them.
 struct RunCoordinator {
     trainings: Vec<TrainingJob>,
-    /// For each job, its flows by the host that they begin at.
-    flows: Vec<BTreeMap<String, Vec<u32>>>,
+    /// For each job and each start of its iterations, the flows by the host that they begin at.
+    flows: Vec<Vec<FlowsByHost>>,
     /// The job of each flow.
     jobs: Vec<usize>,
     hosts: BTreeMap<String, MessageWriter>,
@@ -205,7 +205,7 @@ impl RunCoordinator {
             });
         }
         Ok(Self {
-            trainings: jobs.iter().map(new_training).collect(),
+            trainings: jobs.iter().map(|job| TrainingJob::new(iteration_of(job).0)).collect(),
             flows: flows_of(fabric, jobs),
             jobs: jobs
                 .iter()
@@ -276,7 +276,7 @@ impl RunCoordinator {
         if let Some(reporter) = &mut self.reporter {
             let begun = self.trainings[job].iteration_starts().last().copied();
             begun.into_iter().for_each(|at| reporter.begin_iteration(job, nanos_to_seconds(at)));
-            if effects.contains(&TrainingEffect::StartFlows) {
+            if effects.contains(&TrainingEffect::StartFlows(0)) {
                 reporter.begin_sending(job, self.since.elapsed().as_secs_f64());
             }
         }
@@ -285,8 +285,8 @@ impl RunCoordinator {
                 TrainingEffect::WakeAt(at) => {
                     self.timers.insert((*at, job));
                 }
-                TrainingEffect::StartFlows => {
-                    for (host, flows) in &self.flows[job] {
+                TrainingEffect::StartFlows(start) => {
+                    for (host, flows) in &self.flows[job][*start] {
                         if let Some(outgoing) = self.hosts.get_mut(host) {
                             outgoing.send_message(&LeadMessage::Begin(flows.clone())).await?;
                         }
@@ -330,18 +330,14 @@ impl RunCoordinator {
     }
 }
 
-fn new_training(job: &Job) -> TrainingJob {
-    let compute = Duration::from_secs_f64(job.compute_seconds);
-    TrainingJob::new(IterationSpec {
-        compute_ns: duration_nanos(compute),
-        communicate_after_ns: duration_nanos(compute.mul_f64(job.overlap_from)),
-        flows: job.flows.len() as u32,
-    })
+/// The iterations of a job, and with which start of them each flow begins.
+fn iteration_of(job: &Job) -> (IterationSpec, Vec<usize>) {
+    IterationSpec::of_job(job, |at| duration_nanos(Duration::from_secs_f64(at)))
 }
 
 /// When iterations begin, so that communication begins in a slot by the clock of the run.
-fn start_grid(slot: &StartSlot, spec: IterationSpec) -> StartGrid {
-    let seconds = slot.first_send_seconds - nanos_to_seconds(spec.communicate_after_ns);
+fn start_grid(slot: &StartSlot, spec: &IterationSpec) -> StartGrid {
+    let seconds = slot.first_send_seconds - nanos_to_seconds(spec.first_start_ns());
     let nanos = |seconds: f64| duration_nanos(Duration::from_secs_f64(seconds));
     StartGrid {
         origin: nanos(seconds.rem_euclid(slot.period_seconds)),
@@ -357,20 +353,25 @@ fn hosts_of(fabric: &Fabric, jobs: &[Job]) -> BTreeSet<String> {
     nics.map(|nic| fabric.host(fabric.nic(nic).host).name.clone()).collect()
 }
 
-fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<BTreeMap<String, Vec<u32>>> {
+/// By job and start of an iteration, the flows of each host that begin then.
+fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<Vec<FlowsByHost>> {
     let mut number = 0;
     jobs.iter()
         .map(|job| {
-            let mut flows: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-            for flow in &job.flows {
+            let (iteration, starts) = iteration_of(job);
+            let mut flows = vec![FlowsByHost::new(); iteration.starts.len()];
+            for (flow, start) in job.flows.iter().zip(starts) {
                 let host = fabric.host(fabric.nic(flow.src).host).name.clone();
-                flows.entry(host).or_default().push(number);
+                flows[start].entry(host).or_default().push(number);
                 number += 1;
             }
             flows
         })
         .collect()
 }
+
+/// Numbers of flows.
+type FlowsByHost = BTreeMap<String, Vec<u32>>;
 
 /// Receives feedback of the controller, if there is one.
 async fn receive_feedback(

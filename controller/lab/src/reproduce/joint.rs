@@ -218,6 +218,7 @@ impl PlacedJob {
                 bytes: Some(bytes),
                 channels: Some(channels as u32),
                 groups: None,
+                overlap_from: None,
             }),
             ..JobDocument::default()
         })

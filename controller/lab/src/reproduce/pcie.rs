@@ -85,6 +85,7 @@ impl<'a> PlacedJob<'a> {
                 bytes: Some(CALIBRATED.volume_of(self.model)? * self.volume),
                 channels: Some(2),
                 groups: None,
+                overlap_from: None,
             }),
             ..JobDocument::default()
         })

@@ -26,7 +26,7 @@ id = 'gpt'
 gpus = { h1 = 8, h3 = 8 }
 flop_per_iteration = 1e15
 compute_seconds = 1.0
-flows = [{ src = 'h1', dst = 'h3', bytes = 1e9, udp_src_port = 50000 }]
+flows = [{ src = 'h1', dst = 'h3', bytes = 1e9, overlap_from = 0.5, udp_src_port = 50000 }]
 [[jobs]]
 id = 'bert'
 gpus = { h2 = 8, h4 = 8 }
@@ -207,7 +207,7 @@ const LOOKING: [Case; 14] = [
     ("switches", 0, &["leaf1", "primary"]),
     ("links --format json", 0, &["\"link\": \"leaf1:"]),
     ("explain gpt", 0, &["job gpt has level", "* h1 > leaf1 >"]),
-    ("explain h1>h3:50000", 0, &["flow h1>h3:50000 (announced, pinned)"]),
+    ("explain h1>h3:50000", 0, &["flow h1>h3:50000 (announced, pinned, begins after "]),
     ("explain gtp", 1, &["did you mean `gpt`?"]),
     ("place --gpus 8 --model gpt-24l/A100 --placement first-fit", 0, &["it waits: too few GPUs"]),
     ("place --gpus 8 --model gpt-24l/A100 --fabric lab.toml", 2, &["cannot be used with"]),

@@ -85,7 +85,7 @@ fn contention_lengthens_iterations_and_the_period_follows() {
         compute_seconds,
         overlap_from,
         start,
-        flows: vec![FluidFlow { path: vec![0], bytes: seconds_alone * 12.5e9 }],
+        flows: vec![FluidFlow::new(vec![0], seconds_alone * 12.5e9)],
         ..FluidJob::default()
     };
     let jobs = [job(1.1, 0.3, 0.7, 0.0), job(0.1, 1.0, 0.0524, 0.01), job(0.1, 1.0, 0.0524, 0.04)];

@@ -23,6 +23,7 @@ pub(crate) fn ring_job(
             bytes,
             udp_src_port: Some(0xC000 + u16::try_from(index).expect("few jobs")),
             gpus: planner::FlowGpus::default(),
+            overlap_from: None,
         })
     });
     Job {

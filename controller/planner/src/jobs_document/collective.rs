@@ -26,6 +26,9 @@ pub struct CollectiveDocument {
     /// The ranks that operate together, each group by itself on that many bytes; all if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<RankGroups>,
+    /// Fraction of the computation after which it may begin, 0..=1; that of the job if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_from: Option<f64>,
 }
 
 /// Groups of ranks as frameworks make them: of `size` ranks that are `stride` apart, until all ranks

@@ -23,6 +23,7 @@ pub(super) struct FlowDraft {
     bytes: f64,
     udp_src_port: Option<u16>,
     gpus: FlowGpus,
+    overlap_from: Option<f64>,
 }
 
 /// The flows of a job before the ports of all jobs are compared.
@@ -104,7 +105,19 @@ impl JobFields<'_> {
             self.resolve_gpu(&format!("{field}.src_gpu"), src, flow.src_gpu, gpus)?,
             self.resolve_gpu(&format!("{field}.dst_gpu"), dst, flow.dst_gpu, gpus)?,
         );
-        Ok(FlowDraft { field, src, dst, bytes, udp_src_port: flow.udp_src_port, gpus })
+        let overlap_from = self.check_overlap(&field, flow.overlap_from)?;
+        let udp_src_port = flow.udp_src_port;
+        Ok(FlowDraft { field, src, dst, bytes, udp_src_port, gpus, overlap_from })
+    }
+
+    /// The fraction of the computation after which a flow or a collective may begin, if it states one.
+    fn check_overlap(
+        &self,
+        field: &str,
+        stated: Option<f64>,
+    ) -> Result<Option<f64>, DocumentFieldError> {
+        let check = |value| self.check_range(&format!("{field}.overlap_from"), value, 1.0);
+        stated.map(check).transpose()
     }
 
     /// The GPU at an end of a flow: the stated one, or that of the job beside the NIC.
@@ -204,6 +217,7 @@ impl JobFields<'_> {
             let problem = format!("{channels} is not from 1 to {MAX_CHANNELS}");
             return Err(self.field_error(&format!("{field}.channels"), problem));
         }
+        let overlap_from = self.check_overlap(field, collective.overlap_from)?;
         let pairs = collective.kind.count_pairs(hosts.len());
         if pairs.saturating_mul(channels as usize) > MAX_DERIVED_FLOWS {
             return Err(self.field_error(field, too_many_flows()));
@@ -222,6 +236,7 @@ impl JobFields<'_> {
                     bytes: transfer.bytes,
                     udp_src_port: None,
                     gpus: FlowGpus::new(src_gpu, dst_gpu),
+                    overlap_from,
                 })
             })
             .collect()
@@ -259,6 +274,7 @@ impl JobFields<'_> {
                 bytes: 0.0,
                 udp_src_port: None,
                 gpus: FlowGpus::new(src_gpu, dst_gpu),
+                overlap_from: None,
             });
             flow.bytes += bytes;
         }
@@ -376,8 +392,8 @@ impl StatedPorts {
 /// The flows of a job; those without a port are known by their NICs.
 pub(super) fn build_flows(drafts: FlowDrafts) -> Vec<Flow> {
     let flows = drafts.into_iter().map(|draft| {
-        let FlowDraft { src, dst, bytes, udp_src_port, gpus, .. } = draft;
-        Flow { src, dst, bytes, udp_src_port, gpus }
+        let FlowDraft { src, dst, bytes, udp_src_port, gpus, overlap_from, .. } = draft;
+        Flow { src, dst, bytes, udp_src_port, gpus, overlap_from }
     });
     flows.collect()
 }

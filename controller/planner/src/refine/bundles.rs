@@ -1,8 +1,8 @@
 //! The jobs of a region as the search of paths sees them: flows of a job that are interchangeable
 //! are a bundle, with a count for each path.
 //!
-//! Flows of one job between the same two leaves with the same bytes are worth the same on any path,
-//! whichever of them it is. So what is searched is how many of a bundle take each path; which of
+//! Flows of one job between the same two leaves with the same bytes and start are worth the same on any
+//! path, whichever of them it is. So what is searched is how many of a bundle take each path; which of
 //! them, is decided at the end, where those that run keep their paths.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,8 @@ pub(super) struct RegionModel<'a> {
 /// A job of the model.
 #[derive(Debug)]
 pub(super) struct ModelJob {
-    /// `comp_j`, and `o_j * comp_j`, seconds.
+    /// `comp_j`, and the computation after which its flows begin ([`NetworkDemand`]),
+    /// seconds.
     pub(super) compute_seconds: f64,
     pub(super) flow_start_seconds: f64,
     /// Its value while all its GPUs compute.
@@ -108,7 +109,7 @@ impl<'a> RegionModel<'a> {
     fn add_job(&mut self, policy: &Policy, job: usize, numbers: &mut BTreeMap<LinkId, u32>) {
         let traffic = self.traffic;
         let of = traffic.jobs[job];
-        let mut by_kind: BTreeMap<(usize, u64), Vec<usize>> = BTreeMap::new();
+        let mut by_kind: BTreeMap<(usize, u64, u64), Vec<usize>> = BTreeMap::new();
         let mut links = JobLinks::default();
         for ordinal in traffic.spans[job].clone() {
             let flow = &traffic.flows[ordinal];
@@ -118,7 +119,9 @@ impl<'a> RegionModel<'a> {
             links.count_fixed([flow.up, flow.down].into_iter(), flow.flow.bytes);
             links.count_fixed(flow.flow.intra_host_links(traffic.fabric), flow.flow.bytes);
             if traffic.leaf_pair(flow).has_choice {
-                by_kind.entry((flow.pair, flow.flow.bytes.to_bits())).or_default().push(ordinal);
+                let start = of.flow_start_seconds(flow.flow);
+                let kind = (flow.pair, flow.flow.bytes.to_bits(), start.to_bits());
+                by_kind.entry(kind).or_default().push(ordinal);
             } else {
                 let only = traffic.segments(flow).first().into_iter().flatten().copied();
                 links.count_fixed(only, flow.flow.bytes);
@@ -154,7 +157,7 @@ impl<'a> RegionModel<'a> {
         self.allowed_levels.push(policy.allowed_levels(of, &self.job_levels));
         self.jobs.push(ModelJob {
             compute_seconds: of.compute_seconds,
-            flow_start_seconds: of.overlap_from * of.compute_seconds,
+            flow_start_seconds: traffic.routes[job].demand.start_seconds,
             worth: policy.job_worth(of),
             bundles: first..self.bundles.len(),
             links: links_of_region.collect(),

@@ -26,11 +26,21 @@ use crate::contention::set_bits;
 pub struct RoutedJob<'a> {
     /// `comp_j`: computation of one iteration, in seconds.
     pub compute_seconds: f64,
-    /// `o_j` in 0..=1: fraction of the computation after which flows start.
+    /// `o_j` in 0..=1: fraction of the computation after which flows start that state no other.
     pub overlap_from: f64,
-    /// Bytes of one iteration and the links that each flow crosses; one without a path is
-    /// ignored.
-    pub flows: Vec<(f64, Cow<'a, [LinkId]>)>,
+    /// Its flows; those without a path are ignored.
+    pub flows: Vec<FlowOnLinks<'a>>,
+}
+
+/// A flow as the fluid model sees it.
+#[derive(Clone, Debug)]
+pub struct FlowOnLinks<'a> {
+    /// Bytes of one iteration.
+    pub bytes: f64,
+    /// The fraction of the computation after which it starts, if not that of its job.
+    pub overlap_from: Option<f64>,
+    /// The links that it crosses.
+    pub links: Cow<'a, [LinkId]>,
 }
 
 /// Jobs that share links, reduced.
@@ -88,6 +98,7 @@ pub fn contention_groups(
 struct RoutedFlow {
     job: usize,
     bytes: f64,
+    overlap_from: Option<f64>,
     /// Bytes/s of the narrowest link that only this flow uses.
     private_capacity: f64,
     /// Shared links, as positions in [`GroupBuilder::shared_links`], ascending.
@@ -119,12 +130,13 @@ impl<'a> GroupBuilder<'a> {
         let mut paths: Vec<&[LinkId]> = Vec::new();
         for (job, of) in jobs.iter().enumerate() {
             let first = flows.len();
-            for (bytes, path) in &of.flows {
-                if *bytes > 0.0 && !path.is_empty() {
-                    paths.push(path);
+            for FlowOnLinks { bytes, overlap_from, links } in &of.flows {
+                if *bytes > 0.0 && !links.is_empty() {
+                    paths.push(links);
                     flows.push(RoutedFlow {
                         job,
                         bytes: *bytes,
+                        overlap_from: *overlap_from,
                         private_capacity: f64::INFINITY,
                         shared_links: Vec::new(),
                     });
@@ -223,13 +235,15 @@ impl<'a> GroupBuilder<'a> {
         let mut problem = SymmetryProblem::default();
         let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
         for flow in flows {
-            let RoutedFlow { job, bytes, private_capacity, shared_links } = &self.flows[*flow];
+            let of = &self.flows[*flow];
+            let RoutedFlow { job, bytes, private_capacity, shared_links, .. } = of;
             let links = shared_links.iter().map(|link| {
                 let next = numbers.len();
                 *numbers.entry(*link).or_insert(next)
             });
             let links: Vec<usize> = links.collect();
-            let colour = [*job as u64, bytes.to_bits(), private_capacity.to_bits()];
+            let start = self.overlap_of(of).to_bits();
+            let colour = [*job as u64, bytes.to_bits(), start, private_capacity.to_bits()];
             problem.add_flow(&colour, links);
         }
         let mut links: Vec<(usize, usize)> =
@@ -263,6 +277,7 @@ impl<'a> GroupBuilder<'a> {
         }
         group.signature.extend([u32::MAX - 1, count]);
         group.extend_with_bits(flow.bytes);
+        group.extend_with_bits(self.overlap_of(flow));
         group.signature.extend(&path);
         group.extend_with_links(&path);
         let narrowest =
@@ -274,7 +289,8 @@ impl<'a> GroupBuilder<'a> {
             group.extend_with_bits(flow.private_capacity);
         }
         if let Some(job) = group.jobs.last_mut() {
-            let flow = fluid::FluidFlow { path, bytes: flow.bytes };
+            let RoutedFlow { bytes, overlap_from, .. } = *flow;
+            let flow = fluid::FluidFlow { path, bytes, overlap_from };
             job.flows.extend(std::iter::repeat_n(flow, count as usize));
         }
     }
@@ -284,7 +300,11 @@ impl<'a> GroupBuilder<'a> {
     fn deciding_flows(&self, job: usize) -> Vec<usize> {
         let (mut deciding, private): (Vec<usize>, Vec<usize>) =
             self.spans[job].clone().partition(|flow| !self.flows[*flow].shared_links.is_empty());
-        let alone = |flow: &usize| self.alone_seconds(&self.flows[*flow]);
+        let start = |flow: &RoutedFlow| self.overlap_of(flow) * self.jobs[job].compute_seconds;
+        let alone = |flow: &usize| {
+            let flow = &self.flows[*flow];
+            start(flow) + self.alone_seconds(flow)
+        };
         let slowest = private.into_iter().max_by(|a, b| alone(a).total_cmp(&alone(b)));
         let sharing = deciding.iter().map(alone).fold(0.0, f64::max);
         deciding.extend(slowest.filter(|flow| alone(flow) > sharing));
@@ -293,6 +313,11 @@ impl<'a> GroupBuilder<'a> {
 
     fn flows_of(&self, job: usize) -> &[RoutedFlow] {
         &self.flows[self.spans[job].clone()]
+    }
+
+    /// The fraction of the computation after which a flow starts.
+    fn overlap_of(&self, flow: &RoutedFlow) -> f64 {
+        flow.overlap_from.unwrap_or(self.jobs[flow.job].overlap_from)
     }
 
     /// Seconds of a flow that nothing disturbs.
@@ -379,15 +404,24 @@ impl ContentionGroup {
 
     /// Those of one job; `bytes` is room for a sum at each link, zero before and after.
     fn job_alone_seconds(&self, job: &fluid::FluidJob, bytes: &mut [f64]) -> f64 {
-        let hops =
-            || job.flows.iter().flat_map(|flow| flow.path.iter().map(move |link| (flow, link)));
-        hops().for_each(|(flow, link)| bytes[*link as usize] += flow.bytes);
-        let seconds = hops().map(|(_, link)| {
-            let link = *link as usize;
-            std::mem::take(&mut bytes[link]) / self.links[link].capacity
-        });
-        let link = seconds.fold(0.0, f64::max);
-        job.compute_seconds.max(job.overlap_from * job.compute_seconds + link)
+        let mut alone = job.compute_seconds;
+        let mut earlier = f64::NEG_INFINITY;
+        loop {
+            let starts = job.flows.iter().map(|flow| job.overlap_of(flow));
+            let Some(start) = starts.filter(|start| *start > earlier).reduce(f64::min) else {
+                return alone;
+            };
+            let from = || job.flows.iter().filter(|flow| job.overlap_of(flow) >= start);
+            let hops = || from().flat_map(|flow| flow.path.iter().map(move |link| (flow, link)));
+            hops().for_each(|(flow, link)| bytes[*link as usize] += flow.bytes);
+            let seconds = hops().map(|(_, link)| {
+                let link = *link as usize;
+                std::mem::take(&mut bytes[link]) / self.links[link].capacity
+            });
+            let link = seconds.fold(0.0, f64::max);
+            alone = alone.max(start * job.compute_seconds + link);
+            earlier = start;
+        }
     }
 
     /// Equal for choices of paths with the same effect on these jobs.
@@ -428,12 +462,13 @@ mod tests {
     struct RandomJob {
         compute_seconds: f64,
         level: u32,
-        /// NIC, link of the fabric, and whether it sends twice as much.
-        flows: Vec<(u32, u32, bool)>,
+        /// NIC, link of the fabric, whether it sends twice as much, and whether it begins early.
+        flows: Vec<(u32, u32, bool, bool)>,
     }
 
     fn random_job() -> impl Strategy<Value = RandomJob> {
-        let flows = prop::collection::vec((0..NICS, NICS..LINKS, any::<bool>()), 1..12);
+        let flow = (0..NICS, NICS..LINKS, any::<bool>(), any::<bool>());
+        let flows = prop::collection::vec(flow, 1..12);
         (0.5..2.0, 0_u32..3, flows).prop_map(|(compute_seconds, level, flows)| RandomJob {
             compute_seconds,
             level,
@@ -443,12 +478,17 @@ mod tests {
 
     /// Every NIC to every link of the fabric: nothing tells them apart.
     fn even_job(compute_seconds: f64) -> RandomJob {
-        let flows = (0..NICS).flat_map(|nic| (NICS..LINKS).map(move |link| (nic, link, false)));
-        RandomJob { compute_seconds, level: 1, flows: flows.collect() }
+        let pairs = (0..NICS).flat_map(|nic| (NICS..LINKS).map(move |link| (nic, link)));
+        let flows = pairs.map(|(nic, link)| (nic, link, false, false)).collect();
+        RandomJob { compute_seconds, level: 1, flows }
     }
 
     fn bytes(is_large: bool) -> f64 {
         if is_large { 20.0 } else { 10.0 }
+    }
+
+    fn overlap_from(is_early: bool) -> Option<f64> {
+        is_early.then_some(0.25)
     }
 
     fn groups_of(jobs: &[RandomJob]) -> Vec<ContentionGroup> {
@@ -460,9 +500,10 @@ mod tests {
                 flows: job
                     .flows
                     .iter()
-                    .map(|(nic, link, large)| {
-                        let path = vec![LinkId(*nic), LinkId(*link)];
-                        (bytes(*large), path.into())
+                    .map(|(nic, link, large, early)| FlowOnLinks {
+                        bytes: bytes(*large),
+                        overlap_from: overlap_from(*early),
+                        links: vec![LinkId(*nic), LinkId(*link)].into(),
                     })
                     .collect(),
             })
@@ -488,9 +529,10 @@ mod tests {
                 flows: job
                     .flows
                     .iter()
-                    .map(|(nic, link, large)| FluidFlow {
+                    .map(|(nic, link, large, early)| FluidFlow {
                         path: vec![*nic, *link],
                         bytes: bytes(*large),
+                        overlap_from: overlap_from(*early),
                     })
                     .collect(),
                 ..FluidJob::default()
@@ -525,10 +567,30 @@ mod tests {
             assert!(job.flows.iter().all(|flow| *flow == job.flows[0]));
             assert_eq!(job.flows.len() as u32, NICS * (LINKS - NICS));
         }
-        let mut uneven = even_job(2.0);
-        uneven.flows[0].2 = true;
-        let [group] = &groups_of(&[even_job(1.0), uneven])[..] else { panic!() };
-        assert!(group.links().len() > 2);
+        let tells_apart: [fn(&mut (u32, u32, bool, bool)); 2] =
+            [|it| it.2 = true, |it| it.3 = true];
+        for tell_apart in tells_apart {
+            let mut uneven = even_job(2.0);
+            tell_apart(&mut uneven.flows[0]);
+            let [group] = &groups_of(&[even_job(1.0), uneven])[..] else { panic!() };
+            assert!(group.links().len() > 2);
+        }
+    }
+
+    /// A job alone on its NIC and link: 0.1 s from a quarter of a second on, and 0.4 s from the end of
+    /// the computation on; all at once would take 0.5 s.
+    #[test]
+    fn flows_that_begin_early_are_gone_when_the_others_begin() {
+        let job = RandomJob {
+            compute_seconds: 1.0,
+            level: 0,
+            flows: vec![(0, NICS, false, true), (0, NICS, true, false), (0, NICS, true, false)],
+        };
+        let [group] = &groups_of(std::slice::from_ref(&job))[..] else { panic!() };
+        assert_eq!(group.alone_seconds(), [1.4]);
+        let late = RandomJob { flows: vec![(0, NICS, true, true); 6], ..job };
+        let [group] = &groups_of(&[late])[..] else { panic!() };
+        assert_eq!(group.alone_seconds(), [1.45]);
     }
 
     proptest! {

@@ -10,7 +10,9 @@ use std::rc::Rc;
 
 use topology::LinkPath;
 
-use super::contention_group::{ContentionGroup, LinkService, RoutedJob, contention_groups};
+use super::contention_group::{
+    ContentionGroup, FlowOnLinks, LinkService, RoutedJob, contention_groups,
+};
 use super::group_run::{GroupRun, MeasureWindow, compute_share, spread_starts};
 use super::horizon::{COARSE_START, FIRST_START, SimulatedHorizon};
 use crate::input::Job;
@@ -367,8 +369,10 @@ pub(super) fn groups_on_paths(
     let routed = jobs.iter().map(|job| {
         let of = traffic.jobs[*job];
         let flows = of.flows.iter().zip(&paths[traffic.spans[*job].clone()]);
-        let flows = flows.map(|(flow, path)| {
-            (flow.bytes * bytes_on_wire, flow.crossed_links(traffic.fabric, path))
+        let flows = flows.map(|(flow, path)| FlowOnLinks {
+            bytes: flow.bytes * bytes_on_wire,
+            overlap_from: flow.overlap_from,
+            links: flow.crossed_links(traffic.fabric, path),
         });
         RoutedJob {
             compute_seconds: of.compute_seconds,

@@ -321,6 +321,7 @@ mod tests {
                 bytes: 2.5e9,
                 udp_src_port: Some(50_000 + port),
                 gpus: FlowGpus::default(),
+                overlap_from: None,
             };
             Job::for_test(
                 &format!("j{number}"),

@@ -235,9 +235,11 @@ impl JobPattern {
         }
         own.iter().for_each(|(link, needs)| seconds[*link] += needs);
         let lasts = own.values().copied().fold(0.0, f64::max);
+        let starts = job.flows.iter().map(|flow| job.overlap_of(flow));
+        let first = starts.reduce(f64::min).unwrap_or(job.overlap_from);
         let shares = own.into_iter().filter(|_| lasts > 0.0);
         let shares = shares.map(|(link, needs)| (link, needs / lasts)).collect();
-        Self { from: job.overlap_from * job.compute_seconds, lasts, shares }
+        Self { from: first * job.compute_seconds, lasts, shares }
     }
 }
 

@@ -252,6 +252,13 @@ fn each_group_of_each_collective_sends_by_the_nics_of_its_gpus() {
     let reduced = reduced.iter().flat_map(|(a, b, nic)| both(a, b, nic, 4));
     let passed = passed.iter().flat_map(|(a, b, nic)| both(a, b, nic, 1));
     assert_eq!(flows, reduced.chain(passed).collect::<Vec<_>>());
+    // Each may begin at its own part of the computation.
+    let begins = |text: &str| {
+        let jobs = resolve(&fabric, text).unwrap().jobs;
+        jobs[0].flows.iter().map(|flow| flow.overlap_from).collect::<Vec<_>>()
+    };
+    let early = collectives.replacen("bytes = 4.0", "bytes = 4.0, overlap_from = 0.2", 1);
+    assert_eq!(begins(&of_hosts(&early)), [[Some(0.2); 8], [None; 8]].concat());
     // 64 operations of many pairs are not listed before somebody counts them.
     let exchange = "{kind = 'all_to_all', bytes = 1.0, channels = 64}, ";
     let wide = clos(4, 2, 16);
@@ -268,6 +275,10 @@ fn each_group_of_each_collective_sends_by_the_nics_of_its_gpus() {
             "jobs[0].collectives[2].groups: 2 ranks, 5 apart, do not divide the 8 of the job",
         ),
         (job("a", no_bytes), "jobs[0].collectives[0].bytes: missing, and no profile provides it"),
+        (
+            of_hosts(&early.replace("0.2", "1.2")),
+            "jobs[0].collectives[1].overlap_from: 1.2 is not a number from 0 to 1",
+        ),
         (
             job("a", &format!("flows = []\n{collectives}")),
             "jobs[0].collectives: stands beside `flows`; one of both",

@@ -20,6 +20,7 @@ pub(crate) fn ring(fabric: &Fabric, id: &str, hosts: &[u32], bytes: f64) -> Job 
         bytes,
         udp_src_port: Some(port(id, index)),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     });
     Job {
         id: JobId::from(id),

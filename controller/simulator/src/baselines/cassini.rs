@@ -118,7 +118,7 @@ fn traffic_pattern(job: &Job, demand: &LinkDemand, link: LinkId) -> TrafficPatte
         demand.links.iter().find(|(other, _)| *other == link).map_or(0.0, |(_, seconds)| *seconds);
     TrafficPattern {
         iteration_seconds: job.iteration_seconds(seconds),
-        communication_from_seconds: job.overlap_from * job.compute_seconds,
+        communication_from_seconds: job.first_start_seconds(),
         communication_seconds: seconds,
         link_share: if seconds > 0.0 { on_link / seconds } else { 0.0 },
     }

@@ -48,6 +48,7 @@ impl TestInput {
                     bytes: 12.5e9,
                     udp_src_port: Some(50_000 + (self.jobs.len() * 16 + index) as u16),
                     gpus: planner::FlowGpus::default(),
+                    overlap_from: None,
                 })
                 .collect(),
         };

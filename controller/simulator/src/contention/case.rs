@@ -235,6 +235,7 @@ fn draw_job(fabric: &Fabric, number: u16, ranges: &JobRanges, random: &mut ChaCh
                     bytes,
                     udp_src_port: Some(0xC000 + (number * ranges.flows_max + ordinal) % 0x4000),
                     gpus: FlowGpus::default(),
+                    overlap_from: None,
                 });
             }
         }

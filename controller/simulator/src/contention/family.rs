@@ -263,6 +263,7 @@ fn exact_job(
                     bytes,
                     udp_src_port: Some(random.random_range(0xC000..=0xFFFF)),
                     gpus: FlowGpus::default(),
+                    overlap_from: None,
                 }));
             }
         }

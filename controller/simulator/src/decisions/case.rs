@@ -144,6 +144,7 @@ fn generate_job(fabric: &Fabric, number: usize, hosts: &[HostId], random: &mut C
                     0xC000 + u16::try_from(number * 32 + position).expect("few flows"),
                 ),
                 gpus: planner::FlowGpus::default(),
+                overlap_from: None,
             })
             .collect(),
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use planner::PlanInput;
 use planner::refine::contention_group::{
-    ContentionGroup, LinkService, RoutedJob, contention_groups,
+    ContentionGroup, FlowOnLinks, LinkService, RoutedJob, contention_groups,
 };
 use planner::refine::group_run::{GroupRun, MeasureWindow};
 use rand::{Rng, SeedableRng};
@@ -146,7 +146,13 @@ fn routed_job<'a>(
     RoutedJob {
         compute_seconds: job.compute_seconds,
         overlap_from: job.overlap_from,
-        flows: flows.map(|(flow, path)| (flow.bytes, flow.crossed_links(fabric, path))).collect(),
+        flows: flows
+            .map(|(flow, path)| FlowOnLinks {
+                bytes: flow.bytes,
+                overlap_from: flow.overlap_from,
+                links: flow.crossed_links(fabric, path),
+            })
+            .collect(),
     }
 }
 

@@ -218,16 +218,12 @@ impl GroupLinks {
         let mut flows: Vec<FluidFlow> = Vec::with_capacity(member.contended_flows.len() + 1);
         for stream in &member.contended_flows {
             let links = stream.links.iter();
-            flows.push(FluidFlow {
-                path: links.map(|link| self.link_number(fabric, *link)).collect(),
-                bytes: stream.bytes,
-            });
+            let path = links.map(|link| self.link_number(fabric, *link)).collect();
+            flows.push(FluidFlow::new(path, stream.bytes));
         }
         if member.uncontended_seconds > 0.0 {
-            flows.push(FluidFlow {
-                path: vec![self.add_link(PRIVATE)],
-                bytes: member.uncontended_seconds * PRIVATE,
-            });
+            let bytes = member.uncontended_seconds * PRIVATE;
+            flows.push(FluidFlow::new(vec![self.add_link(PRIVATE)], bytes));
         }
         fluid::FluidJob {
             compute_seconds: member.compute_seconds,

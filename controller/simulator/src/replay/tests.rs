@@ -319,6 +319,7 @@ impl<'a> Exact<'a> {
         let flow = |(flow, path): (&planner::Flow, &Vec<LinkId>)| fluid::FluidFlow {
             path: path.iter().map(|link| link.0).collect(),
             bytes: flow.bytes,
+            overlap_from: flow.overlap_from,
         };
         let fluid = fluid::FluidJob {
             compute_seconds: job.compute_seconds,

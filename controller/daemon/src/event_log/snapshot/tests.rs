@@ -71,6 +71,7 @@ fn job(name: &str, port: u16) -> Job {
             bytes: 1e9,
             udp_src_port: Some(port),
             gpus: planner::FlowGpus::default(),
+            overlap_from: None,
         }],
     }
 }

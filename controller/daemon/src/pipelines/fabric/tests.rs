@@ -34,6 +34,7 @@ pub(in crate::pipelines) fn job(number: usize, flows: &[(usize, usize, u16)]) ->
         bytes: 1e9,
         udp_src_port: Some(udp_src_port).filter(|port| *port > 0),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     Job {
         id: format!("job{number}").as_str().into(),

@@ -34,6 +34,7 @@ impl Ground {
             bytes: 1e9,
             udp_src_port: Some(50_000),
             gpus: planner::FlowGpus::default(),
+            overlap_from: None,
         };
         let job = planner::Job {
             id: "gpt".into(),

@@ -61,6 +61,7 @@ pub(super) fn build_job(number: u32) -> Job {
         bytes: 1e9,
         udp_src_port: Some(50_000 + number as u16),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     Job {
         id: format!("job{number}").as_str().into(),

@@ -59,6 +59,7 @@ fn job(id: &str, flops: f64, flows: &[HostFlow]) -> Job {
         bytes,
         udp_src_port: Some(port),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     let hosts = flows.iter().flat_map(|(src, dst, _)| [*src, *dst]);
     Job {

@@ -256,6 +256,7 @@ fn fluid_seconds(case: &QueueCase, plan: &Plan) -> Result<Vec<f64>, CommandError
         let flows = plan.flows_of(position).zip(&job.flows).map(|(planned, flow)| FluidFlow {
             path: planned.links.iter().map(|link| link.0).collect(),
             bytes: flow.bytes * WIRE_BYTES_PER_BYTE,
+            overlap_from: flow.overlap_from,
         });
         let model = FluidJob {
             compute_seconds: job.compute_seconds,

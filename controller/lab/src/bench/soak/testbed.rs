@@ -235,6 +235,7 @@ fn ring_job(fabric: &Fabric, number: u32) -> Job {
                 bytes: 1e9,
                 udp_src_port: Some(0xC000 + number as u16),
                 gpus: planner::FlowGpus::default(),
+                overlap_from: None,
             })
             .collect(),
     }

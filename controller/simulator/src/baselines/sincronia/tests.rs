@@ -104,9 +104,9 @@ fn fluid_engine(coflows: &[Vec<u8>], order: &[usize]) -> fluid::Engine {
     let mut engine = fluid::Engine::new(&network, fluid::EngineOptions::default()).unwrap();
     for (coflow, bytes) in coflows.iter().enumerate() {
         let rank = order.iter().position(|other| *other == coflow).unwrap();
-        let flow = |(cell, bytes): (usize, &u8)| fluid::FluidFlow {
-            path: vec![(cell / 3) as u32, (3 + cell % 3) as u32],
-            bytes: f64::from(*bytes),
+        let flow = |(cell, bytes): (usize, &u8)| {
+            let path = vec![(cell / 3) as u32, (3 + cell % 3) as u32];
+            fluid::FluidFlow::new(path, f64::from(*bytes))
         };
         let sent = bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
         let job = fluid::FluidJob {

@@ -80,6 +80,7 @@ fn paths_that_are_counted_are_those_of_a_list() {
         bytes: f64::from(1 + index % 3) * 1e9,
         udp_src_port: Some(50_000 + index as u16),
         gpus: planner::FlowGpus::default(),
+        overlap_from: None,
     };
     let mut job = TestInput::on_lab_fabric().with_job("a", &[("h1", "h2")]).jobs.remove(0);
     job.flows = (0..60).map(flow).collect();
