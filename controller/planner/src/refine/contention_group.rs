@@ -567,11 +567,10 @@ mod tests {
             assert!(job.flows.iter().all(|flow| *flow == job.flows[0]));
             assert_eq!(job.flows.len() as u32, NICS * (LINKS - NICS));
         }
-        let tells_apart: [fn(&mut (u32, u32, bool, bool)); 2] =
-            [|it| it.2 = true, |it| it.3 = true];
-        for tell_apart in tells_apart {
-            let mut uneven = even_job(2.0);
-            tell_apart(&mut uneven.flows[0]);
+        let (mut larger, mut earlier) = (even_job(2.0), even_job(2.0));
+        larger.flows[0].2 = true;
+        earlier.flows[0].3 = true;
+        for uneven in [larger, earlier] {
             let [group] = &groups_of(&[even_job(1.0), uneven])[..] else { panic!() };
             assert!(group.links().len() > 2);
         }
