@@ -29,6 +29,7 @@ pub mod host_machine;
 pub mod leadership;
 pub mod learning;
 pub mod liveness;
+mod low_priority;
 pub mod northbound;
 pub mod pipeline;
 pub mod pipelines;

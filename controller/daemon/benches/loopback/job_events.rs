@@ -35,27 +35,33 @@ struct EventDurations {
 
 pub(crate) fn measure() -> Result<(), Failed> {
     for (name, placement) in [("packed", Placement::Packed), ("scattered", Placement::Scattered)] {
-        let PlanInput { fabric, jobs } = cluster(100_000, UPPER_TIERS, placement);
-        let mut state = State::new(8, 0);
-        let start = StartingState {
-            history: state.policy_history().clone(),
-            reported_jobs: Default::default(),
-            decisions: None,
-            jobs: jobs.clone(),
-            fabric,
-        };
-        let mut follower = PlanFollower::default();
-        let mut first = EventDurations::default();
-        follower.follow(&mut state, StateEvent::Started(Box::new(start)), &mut first)?;
-        first.print(&format!("{name}, start"));
-        let mut stages = EventDurations::default();
-        for gone in jobs.iter().step_by(1 + jobs.len() / JOBS) {
-            let others: Vec<Job> = jobs.iter().filter(|job| job.id != gone.id).cloned().collect();
-            follower.follow(&mut state, StateEvent::JobsChanged(others), &mut stages)?;
-            follower.follow(&mut state, StateEvent::JobsChanged(jobs.clone()), &mut stages)?;
-        }
-        stages.print(&format!("{name}, a job departs or arrives"));
+        measure_input(name, cluster(100_000, UPPER_TIERS, placement))?;
     }
+    Ok(())
+}
+
+/// Some jobs of the input depart and return.
+pub(crate) fn measure_input(name: &str, input: PlanInput) -> Result<(), Failed> {
+    let PlanInput { fabric, jobs } = input;
+    let mut state = State::new(8, 0);
+    let start = StartingState {
+        history: state.policy_history().clone(),
+        reported_jobs: Default::default(),
+        decisions: None,
+        jobs: jobs.clone(),
+        fabric,
+    };
+    let mut follower = PlanFollower::default();
+    let mut first = EventDurations::default();
+    follower.follow(&mut state, StateEvent::Started(Box::new(start)), &mut first)?;
+    first.print(&format!("{name}, start"));
+    let mut stages = EventDurations::default();
+    for gone in jobs.iter().step_by(1 + jobs.len() / JOBS) {
+        let others: Vec<Job> = jobs.iter().filter(|job| job.id != gone.id).cloned().collect();
+        follower.follow(&mut state, StateEvent::JobsChanged(others), &mut stages)?;
+        follower.follow(&mut state, StateEvent::JobsChanged(jobs.clone()), &mut stages)?;
+    }
+    stages.print(&format!("{name}, a job departs or arrives"));
     Ok(())
 }
 

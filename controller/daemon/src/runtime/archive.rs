@@ -414,7 +414,9 @@ impl StateArchive {
 
 /// The finding about something in force that could not be stored.
 pub(super) fn unstored_finding(error: &str) -> Finding {
-    let text = format!("in force, but not stored, and ends with a restart before it is: {error}");
+    let text = format!(
+        "in force, but not stored, and ends with a restart or a new leader before it is: {error}"
+    );
     Finding::error("store", text)
 }
 

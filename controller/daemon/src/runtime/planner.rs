@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use topology::Finding;
 
+use crate::low_priority::at_low_priority;
 use crate::southbound::connection::{self, ComputationPanicked, SwitchNetwork};
 use crate::southbound::{ChangeOrigin, DesiredTables};
 use crate::state::{Effects, PlanRequest, PlanResult, SubmitReceipt};
@@ -147,7 +148,7 @@ impl SharedPlanMemory {
         }
         let mut memory = self.with(|shared| shared.clone());
         let begun = memory.latest_plan();
-        let result = request.continue_plan(&mut memory);
+        let result = at_low_priority(|| request.continue_plan(&mut memory));
         self.with(|shared| {
             let latest = shared.latest_plan();
             if latest.as_ref().map(Arc::as_ptr) == begun.as_ref().map(Arc::as_ptr) {

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{SAMPLE_MS, UtilizationForecast, UtilizationLog, UtilizationSample};
 use crate::forecast::{forecast_ecmp, forecast_plan};
+use crate::low_priority::at_low_priority;
 use crate::northbound::controller_view::ControllerView;
 use crate::northbound::service::NorthboundService;
 use crate::supervision::TaskSupervisor;
@@ -75,7 +76,7 @@ impl UtilizationTask {
         let known = self.forecast.as_ref().map(|known| known.generation);
         if self.running.is_none() && known != Some(view.rollout.generation) {
             let view = view.clone();
-            self.running = Some(spawn_blocking(move || forecast_view(&view)));
+            self.running = Some(spawn_blocking(move || at_low_priority(|| forecast_view(&view))));
         }
     }
 }

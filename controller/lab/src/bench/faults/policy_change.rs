@@ -226,6 +226,10 @@ async fn apply_as_operator(
     }
     Ok(match service.apply_policy(&order).await {
         Ok(done) if done.applied => OperatorAnswer::Applied,
+        // It says so where the rollback is not stored: whoever leads next may know of none.
+        Ok(done) if done.findings.iter().any(|finding| finding.about == "store") => {
+            OperatorAnswer::Unknown
+        }
         Ok(_) => OperatorAnswer::RolledBack,
         Err(_) => OperatorAnswer::Unknown,
     })
