@@ -1,7 +1,8 @@
 //! How much longer the iterations of a job take than expected, by its reports: than alone, and than
 //! the forecast of the plan that they were measured under.
 //!
-//! The decision: a plan must not follow every window. Each estimate is smoothed, and what is
+//! The decision: a plan must not follow every window. A job that is slower once may have saved a
+//! checkpoint, so it counts as slow as it was twice in turn. Each estimate is smoothed, and what is
 //! published for planning moves in steps, so that noise replans nothing. The loss against alone
 //! belongs to the plans that caused it, and half of it is that of the latest measurement. The loss
 //! against the forecast belongs to the model, whichever plan is in force: it is believed soon and
@@ -38,6 +39,8 @@ pub(super) struct SlowdownEstimate {
 /// One of the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct SmoothedSlowdown {
+    /// The latest measurement, as it was.
+    latest: Option<f64>,
     smoothed: Option<f64>,
     published: f64,
 }
@@ -77,7 +80,8 @@ impl SmoothedSlowdown {
         else {
             return false;
         };
-        let slowdown = (measured / expected - 1.0).clamp(0.0, MAX_SLOWDOWN);
+        let now = (measured / expected - 1.0).clamp(0.0, MAX_SLOWDOWN);
+        let slowdown = self.latest.replace(now).map_or(now, |before| now.min(before));
         let smoothed = self.smoothed.map_or(slowdown, |had| {
             let weight = if slowdown > had { rule.rising } else { rule.falling };
             had + weight * (slowdown - had)
@@ -109,6 +113,7 @@ mod tests {
         assert!(!estimate.add_measurement(Some(1.04), alone));
         assert!(!estimate.add_measurement(Some(0.97), alone));
         assert_eq!(estimate.published(), MeasuredSlowdown::default());
+        assert!(!estimate.add_measurement(Some(1.5), alone), "once may be a pause");
         assert!(estimate.add_measurement(Some(1.5), alone));
         let first = estimate.published().over_alone;
         assert!(first > 0.2 && first < 0.5, "{first}");
@@ -133,6 +138,7 @@ mod tests {
         let published = MeasuredSlowdown { over_alone: 1.0, over_forecast: 0.0 };
         assert_eq!(estimate.published(), published);
         // The plan that follows is too good to be true by a tenth, and is left for one that is not.
+        estimate.add_measurement(Some(1.32), expect(1.0, 1.2));
         assert!(estimate.add_measurement(Some(1.32), expect(1.0, 1.2)));
         let too_good = estimate.published().over_forecast;
         assert!((too_good - 0.05).abs() < 1e-9, "{too_good}");

@@ -424,6 +424,58 @@ fn slowdown_is_measured_against_the_planned_paths() {
     assert!(!lab.registry.take_change());
 }
 
+/// An hour of two jobs on the same links, of which the more intense saves a checkpoint for 30 s every
+/// five minutes. Its reporter says nothing meanwhile, or that no iteration began, or reports the pause
+/// as one long iteration.
+#[test]
+fn checkpoints_of_an_hour_move_nothing() {
+    const PERIOD: u64 = 300;
+    const PAUSE: u64 = 30;
+    let mut lab = Town::new();
+    let weak = |name: &str| ReportWindow { flop: 1e15, ..window(name) };
+    let mut plan: Option<planner::Plan> = None;
+    let mut changes = Vec::new();
+    lab.announce(1, "a");
+    lab.announce(2, "b");
+    for second in 0..3_600 {
+        let (pause, into) = (second / PERIOD, second % PERIOD);
+        let of_a = match (into < PERIOD - PAUSE, pause % 3) {
+            (true, _) => Some(window("a")),
+            (false, 0) => None,
+            (false, 1) => Some(ReportWindow {
+                iteration_starts: Vec::new(),
+                flop: 0.0,
+                flow_bytes: vec![0.0],
+                communication_seconds: 0.0,
+                ..window("a")
+            }),
+            (false, _) => (into == PERIOD - 1).then(|| ReportWindow {
+                seconds: PAUSE as f64,
+                iteration_starts: vec![0.0],
+                flop: 1e15,
+                compute_seconds: 0.1,
+                flow_bytes: vec![2e8],
+                ..window("a")
+            }),
+        };
+        of_a.into_iter().for_each(|window| drop(lab.report(1, JobReport::Window(window))));
+        lab.report(2, JobReport::Window(weak("b")));
+        lab.pass(SECOND);
+        if lab.registry.take_change() || plan.is_none() {
+            let jobs = lab.registry.reported_jobs().jobs;
+            let input = PlanInput { fabric: lab.fabric.clone(), jobs };
+            let (next, report) = planner::plan(&input, &Policy::default(), plan.as_ref());
+            lab.registry.follow_plan(&next, &report, lab.now);
+            changes.push(second);
+            plan = Some(next);
+        }
+    }
+    assert!(changes.iter().all(|second| *second < PERIOD - PAUSE), "{changes:?}");
+    let plan = plan.unwrap();
+    let intensity = |name: &str| plan.job(&name.into()).unwrap().1.intensity;
+    assert!(intensity("a") > 2.0 * intensity("b"));
+}
+
 #[test]
 fn a_job_that_misses_its_slot_for_a_minute_is_one_that_cannot_wait() {
     let mut lab = Town::new();
