@@ -41,8 +41,8 @@ fn announce_gpus((host, indices): (&String, &Vec<u32>)) -> (String, proto::GpuIn
 }
 
 fn announce_traffic(sent: &RankTraffic) -> proto::RankTraffic {
-    let RankTraffic { src, dst, bytes } = *sent;
-    proto::RankTraffic { src, dst, bytes }
+    let RankTraffic { src, dst, bytes, overlap_from } = *sent;
+    proto::RankTraffic { src, dst, bytes, overlap_from }
 }
 
 fn announce_flow(flow: &FlowDocument) -> proto::JobFlow {

@@ -225,6 +225,7 @@ impl CommunicatorJobs {
                         src: shifted(traffic.rank % ranks),
                         dst: shifted(peer.rank),
                         bytes: bytes * peer.bytes as f64,
+                        overlap_from: None,
                     }
                 }));
             }
@@ -401,7 +402,7 @@ mod tests {
         jobs.record_traffic(1, &of(0)).unwrap();
         let messages = jobs.record_traffic(1, &of(0)).unwrap();
         let ProcessMessage::Job(job) = &messages[0] else { panic!("{messages:?}") };
-        let sent = |src, dst, bytes| RankTraffic { src, dst, bytes };
+        let sent = |src, dst, bytes| RankTraffic { src, dst, bytes, overlap_from: None };
         let expected = [sent(0, 2, 1e9), sent(1, 3, 2e9), sent(2, 0, 1e9), sent(3, 1, 2e9)];
         assert_eq!((&job.rank_traffic[..], &job.collective), (&expected[..], &None));
     }

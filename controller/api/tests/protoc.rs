@@ -65,7 +65,7 @@ fn reports() -> [JobReport; 3] {
         pods: vec!["2dd1b5c4-1f7e-4b7a-9f0e-8a1c5f6b7d8e".to_owned()],
         hosts: vec!["h2".to_owned(), "h1".to_owned()],
         gpu_indices: [("h2".to_owned(), GpuIndices { indices: vec![0, 2, 4, 6] })].into(),
-        rank_traffic: vec![RankTraffic { src: 0, dst: 11, bytes: 1e9 }],
+        rank_traffic: vec![RankTraffic { src: 0, dst: 11, bytes: 1e9, overlap_from: Some(0.5) }],
         can_wait: true,
     };
     let window = JobWindow {

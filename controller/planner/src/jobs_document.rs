@@ -133,6 +133,9 @@ pub struct RankTraffic {
     pub dst: u32,
     /// Bytes in one iteration.
     pub bytes: f64,
+    /// Fraction of the computation after which it may begin, 0..=1; that of the job if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_from: Option<f64>,
 }
 
 /// Jobs of a fabric, and what an operator should know about them.

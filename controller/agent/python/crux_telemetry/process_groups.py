@@ -17,6 +17,7 @@ What a rank sends follows from the operation, with n ranks and b bytes of the wh
 import contextlib
 import functools
 import threading
+import time
 
 # Functions that are counted, and which argument is the tensor (or list of tensors) whose size
 # counts: always that of the whole buffer.
@@ -52,6 +53,8 @@ class GroupTraffic:
         self.ranks = tuple(ranks)
         # By operation: calls, and bytes of the buffers.
         self.operations = {}
+        # When the first of them was called, and after which part of the computation that was.
+        self.began, self.overlap_from = time.monotonic(), None
 
     def add(self, operation, size):
         calls, total = self.operations.get(operation, (0, 0))

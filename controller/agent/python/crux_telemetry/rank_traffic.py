@@ -10,11 +10,15 @@ from .process_groups import sent_bytes
 # Pairs of ranks that an announcement names; a job of more is known by one collective.
 MAX_PAIRS = 16_384
 
+# Parts of the computation between which groups begin at different times.
+APART = 0.1
+
 
 def rank_traffic(groups, world, ranks_per_host):
     """Pairs of ranks on different hosts with what they send in the time of `groups`, as a jobs
     document has them; empty if the groups do not add up to the job, or there are too many."""
     sent = {}
+    begin_apart = begin_at_different_times(groups, ranks_per_host)
     for group in groups:
         if group.host_count(ranks_per_host) < 2:
             continue
@@ -26,11 +30,26 @@ def rank_traffic(groups, world, ranks_per_host):
                 copies = alike_groups(group.ranks, world)
             for ranks in copies or ():
                 for pair, size_sent in pairs_of(operation, size, ranks, ranks_per_host):
-                    sent[pair] = sent.get(pair, 0.0) + size_sent
+                    key = (pair, group.overlap_from if begin_apart else None)
+                    sent[key] = sent.get(key, 0.0) + size_sent
             if not copies or len(sent) > MAX_PAIRS:
                 return []
-    crossing = sorted(item for item in sent.items() if item[1] > 0.0)
-    return [{"src": src, "dst": dst, "bytes": size} for (src, dst), size in crossing]
+    crossing = [(*key, size) for key, size in sent.items() if size > 0.0]
+    crossing.sort(key=lambda item: (item[0], item[1] or 0.0))
+    return [one_pair(*item) for item in crossing]
+
+
+def one_pair(pair, begin, size):
+    known = {} if begin is None else {"overlap_from": begin}
+    return {"src": pair[0], "dst": pair[1], "bytes": size, **known}
+
+
+def begin_at_different_times(groups, ranks_per_host):
+    """Whether groups that cross hosts begin in parts of the computation that differ by more than
+    calls from Python may be early or late."""
+    crossing = [group for group in groups if group.host_count(ranks_per_host) > 1]
+    begins = [group.overlap_from for group in crossing]
+    return bool(begins) and None not in begins and max(begins) - min(begins) > APART
 
 
 def alike_groups(ranks, world):

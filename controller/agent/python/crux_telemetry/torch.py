@@ -74,16 +74,21 @@ def ranks_per_host(ranks, gpus):
 
 
 class IterationReporter:
-    """Announces the job after its first iteration and reports each later one."""
+    """Announces the job after its first iteration, or after the second where several process groups
+    cross hosts, since what is set up in the first hides when they begin; reports each later one."""
 
     def __init__(self, reporter, job, gpus, known, spread):
         self.reporter, self.job, self.gpus, self.known = reporter, job, gpus, known
         # Ranks of the job, and ranks of a host.
         self.spread = spread
-        self.announced = False
+        self.announced, self.is_first = False, True
 
     def __call__(self, iteration, groups):
         total, collective = job_traffic(groups, *self.spread)
+        crossing = [group for group in groups if group.host_count(self.spread[1]) > 1]
+        waits, self.is_first = self.is_first and len(crossing) > 1, False
+        if waits:
+            return
         if not self.announced:
             self.announced = True
             known = dict(self.known)
@@ -190,7 +195,12 @@ class Watch:
         if self.slot_offset is not None:
             iteration["slot_offset_seconds"] = self.slot_offset
         if self.on_iteration is not None:
-            self.on_iteration(iteration, COUNTER.take())
+            groups = COUNTER.take()
+            for group in groups:
+                begun = group.began - self.began - self.waited
+                part = begun / iteration["compute_seconds"] if iteration["compute_seconds"] else 1.0
+                group.overlap_from = round(min(max(part, 0.0), 1.0), 2)
+            self.on_iteration(iteration, groups)
         self.began, self.ready, self.communication_seconds = now, None, 0.0
         self.has_sent, self.waited, self.slot_offset = False, 0.0, None
 

@@ -66,6 +66,8 @@ def announcement(job):
             encoded += double(field, job[name])
     for sent in job.get("rank_traffic") or []:
         pair = integer(1, sent["src"]) + integer(2, sent["dst"]) + double(3, sent["bytes"])
+        if sent.get("overlap_from") is not None:
+            pair += double(4, sent["overlap_from"])
         encoded += chunk(14, pair)
     if job.get("can_wait"):
         encoded += integer(15, 1)

@@ -105,6 +105,22 @@ class Volumes(unittest.TestCase):
         expected = [(0, 2), (1, 3), (2, 0), (3, 1)]
         self.assertEqual(pairs, [{"src": a, "dst": b, "bytes": 750.0} for a, b in expected])
 
+    def test_groups_that_begin_at_other_times_have_flows_of_their_own(self):
+        experts, gradients = GroupTraffic(range(4)), GroupTraffic(range(4))
+        experts.add("all_to_all", 400)
+        gradients.add("all_reduce", 1000)
+
+        def of_first_pair(begins):
+            experts.overlap_from, gradients.overlap_from = begins
+            pairs = rank_traffic([experts, gradients], 4, 2)
+            return [(pair["bytes"], pair.get("overlap_from"))
+                    for pair in pairs if (pair["src"], pair["dst"]) == (0, 2)]
+
+        self.assertEqual(of_first_pair((0.1, 0.6)), [(100.0, 0.1), (750.0, 0.6)])
+        # Within what calls may be early or late, and where nobody knows.
+        self.assertEqual(of_first_pair((0.55, 0.6)), [(850.0, None)])
+        self.assertEqual(of_first_pair((None, 0.6)), [(850.0, None)])
+
     def test_groups_alike_are_all_over_the_job(self):
         # Data-parallel groups of two, one for each of the two ranks of a host.
         group = GroupTraffic((0, 2))

@@ -52,6 +52,32 @@ class BesideAStandIn(unittest.TestCase):
             self.assertLessEqual(iteration["communication_seconds"], iteration["seconds"])
 
 
+class OfSeveralGroups(unittest.TestCase):
+    def test_a_job_is_announced_by_its_second_iteration(self):
+        from crux_telemetry.process_groups import GroupTraffic
+        from crux_telemetry.torch import IterationReporter
+
+        def groups(*begins):
+            both = [GroupTraffic(range(4)), GroupTraffic((0, 2))][:len(begins)]
+            for group, begin in zip(both, begins):
+                group.add("all_to_all", 400)
+                group.overlap_from = begin
+            return both
+
+        recording = RecordingReporter()
+        told = IterationReporter(recording, "moe", {"h1": 2, "h2": 2}, {}, (4, 2))
+        told({"seconds": 9.0}, groups(0.9, 0.95))
+        self.assertEqual(recording.messages, [])
+        told({"seconds": 1.0}, groups(0.2, 0.8))
+        told({"seconds": 1.0}, groups(0.2, 0.8))
+        job, iteration = recording.messages
+        begins = {pair["overlap_from"] for pair in job["job"]["rank_traffic"]}
+        self.assertEqual((begins, "iteration" in iteration), ({0.2, 0.8}, True))
+        alone = RecordingReporter()
+        IterationReporter(alone, "ddp", {"h1": 2, "h2": 2}, {}, (4, 2))({}, groups(0.9))
+        self.assertEqual(len(alone.messages), 1, "of one group, as ever")
+
+
 def train(rank, rendezvous, output):
     """One of two processes that train together."""
     import torch

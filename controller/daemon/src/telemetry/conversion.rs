@@ -121,8 +121,8 @@ fn decode_announcement(announcement: proto::JobAnnouncement) -> Result<JobDocume
     }
     check_limit("rank_traffic", announcement.rank_traffic.len(), MAX_FLOWS)?;
     let rank_traffic = announcement.rank_traffic.iter().map(|sent| {
-        let proto::RankTraffic { src, dst, bytes } = *sent;
-        RankTraffic { src, dst, bytes }
+        let proto::RankTraffic { src, dst, bytes, overlap_from } = *sent;
+        RankTraffic { src, dst, bytes, overlap_from }
     });
     let collective = announcement.collective.as_ref().map(decode_collective).transpose()?;
     check_limit("collectives", announcement.collectives.len(), MAX_COLLECTIVES)?;

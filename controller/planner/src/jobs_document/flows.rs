@@ -242,7 +242,7 @@ impl JobFields<'_> {
             .collect()
     }
 
-    /// The flows of what ranks send, one for each pair of NICs; what stays in a host is none.
+    /// The flows of what ranks send, one for each pair of NICs and start; what stays in a host is none.
     fn flows_between_ranks(
         &self,
         traffic: &[RankTraffic],
@@ -250,7 +250,7 @@ impl JobFields<'_> {
         gpus: &JobGpus,
     ) -> Result<FlowDrafts, DocumentFieldError> {
         let ranks = ranks_in_order(hosts, gpus);
-        let mut flows: BTreeMap<(NicId, NicId), FlowDraft> = BTreeMap::new();
+        let mut flows: BTreeMap<(NicId, NicId, Option<u64>), FlowDraft> = BTreeMap::new();
         for (index, sent) in traffic.iter().enumerate() {
             let field = |name: &str| format!("rank_traffic[{index}].{name}");
             let end = |name: &str, rank: u32| match ranks.get(rank as usize) {
@@ -262,19 +262,22 @@ impl JobFields<'_> {
             };
             let (src, dst) = (end("src", sent.src)?, end("dst", sent.dst)?);
             let bytes = self.check_range(&field("bytes"), sent.bytes, MAX_BYTES)?;
+            let of_pair = format!("rank_traffic[{index}]");
+            let overlap_from = self.check_overlap(&of_pair, sent.overlap_from)?;
             if src.0 == dst.0 {
                 continue;
             }
             let (src, src_gpu) = self.nic_of_gpu(src)?;
             let (dst, dst_gpu) = self.nic_of_gpu(dst)?;
-            let flow = flows.entry((src, dst)).or_insert_with(|| FlowDraft {
-                field: format!("rank_traffic[{index}]"),
+            let key = (src, dst, overlap_from.map(f64::to_bits));
+            let flow = flows.entry(key).or_insert_with(|| FlowDraft {
+                field: of_pair,
                 src,
                 dst,
                 bytes: 0.0,
                 udp_src_port: None,
                 gpus: FlowGpus::new(src_gpu, dst_gpu),
-                overlap_from: None,
+                overlap_from,
             });
             flow.bytes += bytes;
         }

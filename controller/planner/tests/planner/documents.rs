@@ -295,6 +295,9 @@ fn what_ranks_send_goes_between_the_nics_of_their_gpus() {
         {src = 8, dst = 1, bytes = 4.0}, {src = 0, dst = 1, bytes = 8.0}]";
     let in_order = job("a", sent).replace("{h1 = 8, h2 = 8}", "{h2 = 8, h1 = 8}");
     assert_eq!(shown_flows(&fabric, &in_order), ["h1:0>h2:1 4", "h2:0>h1:1 3"]);
+    // What begins at another time is another flow.
+    let early = in_order.replace("bytes = 2.0", "bytes = 2.0, overlap_from = 0.1");
+    assert_eq!(shown_flows(&fabric, &early), ["h1:0>h2:1 4", "h2:0>h1:1 1", "h2:0>h1:1 2"]);
     check_refused(&[
         (
             job("a", "rank_traffic = [{src = 0, dst = 16, bytes = 1.0}]"),
