@@ -39,6 +39,7 @@ const DAEMON_FLOORS: &[(&str, u32)] = &[
     ("config", 1),
     ("clock", 0),
     ("hexadecimal", 0),
+    ("low_priority", 0),
     ("retry_backoff", 0),
     ("revision", 0),
     ("private_file", 0),
