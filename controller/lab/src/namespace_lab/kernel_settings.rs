@@ -37,20 +37,41 @@ fn prepare_in_namespace(host: &HostLayout) -> io::Result<()> {
     for interface in ["all", "default"] {
         set_sysctl("ipv4", interface, "rp_filter", "0")?;
     }
-    for nic in &host.nics {
-        set_sysctl("ipv4", &nic.interface, "rp_filter", "0")?;
+    if host.has_bonds() {
+        share_routes_by_connection()?;
+    }
+    for (nic, interface) in host.interfaces() {
+        set_sysctl("ipv4", interface, "rp_filter", "0")?;
+        // Of a route over two ports, the one without a carrier is out of use.
+        set_sysctl("ipv4", interface, "ignore_routes_with_linkdown", "1")?;
         match nic.is_ipv6() {
             true => {
-                for (setting, value) in
-                    [("accept_ra", "0"), ("accept_dad", "0"), ("addr_gen_mode", "1")]
-                {
-                    set_sysctl("ipv6", &nic.interface, setting, value)?;
+                for (setting, value) in [
+                    ("accept_ra", "0"),
+                    ("accept_dad", "0"),
+                    ("addr_gen_mode", "1"),
+                    ("ignore_routes_with_linkdown", "1"),
+                ] {
+                    set_sysctl("ipv6", interface, setting, value)?;
                 }
             }
-            false => silence_ipv6(&nic.interface)?,
+            false => silence_ipv6(interface)?,
         }
     }
-    offloads::turn_off(host.nics.iter().map(|nic| nic.interface.as_str()))
+    offloads::turn_off(host.interfaces().map(|(_, interface)| interface))
+}
+
+/// Has routes of this namespace over several interfaces choose one by the ports of a connection, as a
+/// bond does.
+fn share_routes_by_connection() -> io::Result<()> {
+    for family in ["ipv4", "ipv6"] {
+        match fs::write(format!("/proc/sys/net/{family}/fib_multipath_hash_policy"), "1") {
+            // A kernel without IPv6.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            set => set?,
+        }
+    }
+    Ok(())
 }
 
 /// Keeps an interface of this machine from sending anything of its own.

@@ -66,13 +66,6 @@ impl LabNetwork {
     /// # Errors
     /// Something cannot be made; nothing of it is left then.
     pub(super) fn start(plan: LabPlan) -> Result<Self, CommandError> {
-        if plan.fabric.has_bonds() {
-            return Err(CommandError::Failed(
-                "the fabric has NICs with two ports, and hosts in namespaces have no bonds; write \
-                 them as two NICs with an address each"
-                    .to_owned(),
-            ));
-        }
         let layout = NetworkLayout::of_fabric(&plan.folder.name, &plan.fabric);
         check_is_free(&plan, &layout)?;
         plan.folder.create(

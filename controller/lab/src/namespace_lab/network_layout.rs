@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use command_io::interface_names::port_interface;
-use topology::{Fabric, FabricNode, HostId, LinkEndpoint, LinkId, MacAddress};
+use topology::{Fabric, FabricNode, HostId, LinkId, MacAddress};
 
 /// Large enough for the 4,096 bytes and the headers of an emulated packet.
 const MTU: u32 = 9_000;
@@ -33,10 +33,10 @@ pub(super) struct HostLayout {
     pub(super) nics: Vec<NicLayout>,
 }
 
-/// A NIC as an interface of the namespace.
+/// A NIC as interfaces of the namespace, one for each port.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NicLayout {
-    pub(super) interface: String,
+    pub(super) interfaces: Vec<String>,
     ip: IpAddr,
     mac: MacAddress,
 }
@@ -81,8 +81,7 @@ impl NetworkLayout {
     /// The layout of a fabric; namespaces begin with the name of the lab.
     pub(super) fn of_fabric(lab: &str, fabric: &Fabric) -> Self {
         let cables = fabric.cables().map(|cable| {
-            let link = fabric.link(cable);
-            let ends = [link.from, link.to].map(|end| end_place(lab, fabric, end));
+            let ends = [cable, cable.reverse()].map(|link| end_place(lab, fabric, link));
             CableLayout { link: cable, ends }
         });
         let hosts = 0..fabric.hosts().len();
@@ -140,8 +139,20 @@ impl InterfacePlace {
 }
 
 impl HostLayout {
+    /// Its interfaces, each with its NIC.
+    pub(super) fn interfaces(&self) -> impl Iterator<Item = (&NicLayout, &str)> + Clone {
+        let nics = self.nics.iter();
+        nics.flat_map(|nic| nic.interfaces.iter().map(move |interface| (nic, interface.as_str())))
+    }
+
+    /// Whether a NIC of it has two ports.
+    pub(super) fn has_bonds(&self) -> bool {
+        self.nics.iter().any(|nic| nic.interfaces.len() > 1)
+    }
+
     /// Lines for `ip -n NAMESPACE -4 -batch` or `-6`: addresses, and a routing table of its own for
-    /// each NIC, so that packets leave by the NIC that has their source address.
+    /// each NIC, so that packets leave by the NIC that has their source address. A bond is a route over
+    /// both ports, as not every kernel has the driver.
     pub(super) fn address_lines(&self, family: AddressFamily) -> String {
         let (bits, gateway, flags) = match family {
             AddressFamily::Ipv4 => (32, "169.254.0.1", ""),
@@ -150,14 +161,20 @@ impl HostLayout {
         let mut lines = String::new();
         let nics = self.nics.iter().enumerate();
         for (index, nic) in nics.filter(|(_, nic)| AddressFamily::of(nic.ip) == family) {
-            let NicLayout { interface, ip, .. } = nic;
+            let NicLayout { interfaces, ip, .. } = nic;
             let table = FIRST_TABLE + index;
-            let route = format!("route add default via {gateway} dev {interface} onlink");
-            let _ = writeln!(lines, "address add {ip}/{bits} dev {interface}{flags}");
-            let _ = writeln!(lines, "{route} table {table}");
+            let hops = interfaces.iter().map(|port| format!("via {gateway} dev {port} onlink"));
+            let hops: Vec<String> = hops.collect();
+            let hops = match &hops[..] {
+                [only] => only.clone(),
+                several => format!("nexthop {}", several.join(" nexthop ")),
+            };
+            let first = &interfaces[0];
+            let _ = writeln!(lines, "address add {ip}/{bits} dev {first}{flags}");
+            let _ = writeln!(lines, "route add default table {table} {hops}");
             let _ = writeln!(lines, "rule add from {ip} lookup {table}");
             if index == 0 {
-                let _ = writeln!(lines, "{route}");
+                let _ = writeln!(lines, "route add default {hops}");
             }
         }
         lines
@@ -165,9 +182,9 @@ impl HostLayout {
 
     /// Lines for `ip -n NAMESPACE -batch` that set the Ethernet addresses and start the NICs.
     pub(super) fn link_lines(&self) -> String {
-        let nics = self.nics.iter();
-        let nics = nics.map(|nic| format!("link set {} address {} up\n", nic.interface, nic.mac));
-        format!("link set lo up\n{}", nics.collect::<String>())
+        let ports = self.interfaces();
+        let lines = ports.map(|(nic, port)| format!("link set {port} address {} up\n", nic.mac));
+        format!("link set lo up\n{}", lines.collect::<String>())
     }
 }
 
@@ -179,8 +196,10 @@ pub(super) fn host_namespace(lab: &str, host: &str) -> String {
 fn host_layout(lab: &str, fabric: &Fabric, id: HostId) -> HostLayout {
     let host = fabric.host(id);
     let nics = host.nics.iter().map(|nic| {
+        let ports = fabric.ports_of(*nic).map(|port| fabric.nic(port).uplink);
+        let interfaces = ports.map(|uplink| host_interface(fabric, uplink)).collect();
         let nic = fabric.nic(*nic);
-        NicLayout { interface: nic_interface(nic.index), ip: nic.ip, mac: nic.mac }
+        NicLayout { interfaces, ip: nic.ip, mac: nic.mac }
     });
     HostLayout {
         name: host.name.clone(),
@@ -189,11 +208,13 @@ fn host_layout(lab: &str, fabric: &Fabric, id: HostId) -> HostLayout {
     }
 }
 
-fn end_place(lab: &str, fabric: &Fabric, end: LinkEndpoint) -> InterfacePlace {
+/// The interface by which a link leaves.
+fn end_place(lab: &str, fabric: &Fabric, link: LinkId) -> InterfacePlace {
+    let end = fabric.link(link).from;
     match end.node {
         FabricNode::Host(host) => InterfacePlace {
             namespace: Some(host_namespace(lab, &fabric.host(host).name)),
-            interface: nic_interface(end.port),
+            interface: host_interface(fabric, link),
         },
         FabricNode::Switch(switch) => {
             InterfacePlace { namespace: None, interface: port_interface(fabric, switch, end.port) }
@@ -201,8 +222,9 @@ fn end_place(lab: &str, fabric: &Fabric, end: LinkEndpoint) -> InterfacePlace {
     }
 }
 
-fn nic_interface(index: u32) -> String {
-    format!("eth{index}")
+/// The interface of a host by which a link leaves.
+fn host_interface(fabric: &Fabric, uplink: LinkId) -> String {
+    format!("eth{}", fabric.port_number(uplink))
 }
 
 #[cfg(test)]
@@ -226,6 +248,28 @@ mod tests {
             assert_eq!(count(&lines, "address add"), host.nics.len(), "{lines}");
             assert_eq!(host.address_lines(AddressFamily::Ipv6), "");
         }
+    }
+
+    #[test]
+    fn a_nic_with_two_ports_has_an_address_and_two_ways() {
+        let spec = ClosSpec { ports_per_nic: 2, ..ClosSpec::default() };
+        let layout = NetworkLayout::of_fabric("lab", &build_clos("lab", &spec).unwrap());
+        let host = &layout.hosts[0];
+        let lines = host.address_lines(AddressFamily::Ipv4);
+        assert_eq!(lines.matches("address add").count(), 1);
+        let hop = |port| format!("nexthop via 169.254.0.1 dev {port} onlink");
+        let both = format!("route add default {} {}\n", hop("eth0"), hop("eth1"));
+        assert!(lines.contains(&both) && host.has_bonds(), "{lines}");
+        let links = host.link_lines();
+        let addresses: Vec<&str> =
+            links.lines().filter_map(|line| line.split(' ').nth(4)).collect();
+        assert_eq!((addresses.len(), addresses[0]), (2, addresses[1]), "{links}");
+        let mut names: Vec<&InterfacePlace> =
+            layout.cables.iter().flat_map(|it| &it.ends).collect();
+        let all = names.len();
+        names.sort_by_key(|place| (&place.namespace, &place.interface));
+        names.dedup();
+        assert_eq!(names.len(), all);
     }
 
     #[test]
