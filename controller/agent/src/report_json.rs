@@ -44,7 +44,8 @@ fn announcement_to_json(announcement: &proto::JobAnnouncement) -> Value {
 }
 
 fn traffic_to_json(sent: &proto::RankTraffic) -> Value {
-    json!({ "src": sent.src, "dst": sent.dst, "bytes": sent.bytes })
+    let proto::RankTraffic { src, dst, bytes, overlap_from } = *sent;
+    json!({ "src": src, "dst": dst, "bytes": bytes, "overlap_from": overlap_from })
 }
 
 fn gpu_indices_to_json(announcement: &proto::JobAnnouncement) -> Value {
@@ -58,7 +59,7 @@ fn flow_to_json(flow: &proto::JobFlow) -> Value {
     json!({
         "src": flow.src, "dst": flow.dst, "src_nic": flow.src_nic, "dst_nic": flow.dst_nic,
         "bytes": flow.bytes, "udp_src_port": flow.udp_src_port,
-        "src_gpu": flow.src_gpu, "dst_gpu": flow.dst_gpu,
+        "src_gpu": flow.src_gpu, "dst_gpu": flow.dst_gpu, "overlap_from": flow.overlap_from,
     })
 }
 

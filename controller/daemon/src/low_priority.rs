@@ -7,7 +7,7 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use rustix::process::setpriority_process;
+use rustix::process::{getpriority_process, setpriority_process};
 
 /// `nice` of these threads: a tenth of the processor while others want it.
 const NICE: i32 = 10;
@@ -18,7 +18,7 @@ pub(crate) fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let working = scope.spawn(|| {
             // Of this thread alone, on Linux. Where it is refused, the work is done all the same.
-            let _ = setpriority_process(None, NICE);
+            let _ = getpriority_process(None).map(|had| setpriority_process(None, NICE.max(had)));
             work()
         });
         working.join().unwrap_or_else(|panic| resume_unwind(panic))
@@ -27,8 +27,6 @@ pub(crate) fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 #[cfg(test)]
 mod tests {
-    use rustix::process::getpriority_process;
-
     use super::*;
 
     #[test]

@@ -49,9 +49,12 @@ pub(crate) fn digest_job(job: &Job) -> u64 {
     let profile = [job.flop_per_iteration, job.compute_seconds, job.overlap_from];
     let numbers = profile.into_iter().chain([over_alone, over_forecast]);
     numbers.for_each(|number| number.to_bits().hash(&mut hasher));
-    for flow in &job.flows {
+    for (number, flow) in job.flows.iter().enumerate() {
         (flow.src, flow.dst, flow.bytes.to_bits(), flow.udp_src_port, flow.gpus).hash(&mut hasher);
-        flow.overlap_from.map(f64::to_bits).hash(&mut hasher);
+        // Of a job without it, the digest is that of plans that were stored before there was any.
+        if let Some(start) = flow.overlap_from {
+            (number, start.to_bits()).hash(&mut hasher);
+        }
     }
     hasher.finish()
 }

@@ -21,11 +21,12 @@ class Link:
 class Flow:
     """Bytes of one iteration from a NIC to a NIC; `paths` are lists of numbers of links."""
 
-    __slots__ = ("src", "dst", "bytes", "paths")
+    __slots__ = ("src", "dst", "bytes", "overlap_from", "paths")
 
     def __init__(self, given):
         self.src, self.dst = given["src"], given["dst"]
         self.bytes, self.paths = given["bytes"], given["paths"]
+        self.overlap_from = given.get("overlap_from")
 
 
 class Job:

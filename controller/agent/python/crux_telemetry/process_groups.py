@@ -53,10 +53,11 @@ class GroupTraffic:
         self.ranks = tuple(ranks)
         # By operation: calls, and bytes of the buffers.
         self.operations = {}
-        # When the first of them was called, and after which part of the computation that was.
-        self.began, self.overlap_from = time.monotonic(), None
+        # By operation: when the first was called, and after which part of the computation that was.
+        self.began, self.overlap_from = {}, {}
 
     def add(self, operation, size):
+        self.began.setdefault(operation, time.monotonic())
         calls, total = self.operations.get(operation, (0, 0))
         self.operations[operation] = (calls + 1, total + size)
 

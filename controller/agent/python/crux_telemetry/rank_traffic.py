@@ -10,7 +10,7 @@ from .process_groups import sent_bytes
 # Pairs of ranks that an announcement names; a job of more is known by one collective.
 MAX_PAIRS = 16_384
 
-# Parts of the computation between which groups begin at different times.
+# Parts of the computation between which operations begin at different times.
 APART = 0.1
 
 
@@ -30,7 +30,7 @@ def rank_traffic(groups, world, ranks_per_host):
                 copies = alike_groups(group.ranks, world)
             for ranks in copies or ():
                 for pair, size_sent in pairs_of(operation, size, ranks, ranks_per_host):
-                    key = (pair, group.overlap_from if begin_apart else None)
+                    key = (pair, group.overlap_from[operation] if begin_apart else None)
                     sent[key] = sent.get(key, 0.0) + size_sent
             if not copies or len(sent) > MAX_PAIRS:
                 return []
@@ -45,10 +45,10 @@ def one_pair(pair, begin, size):
 
 
 def begin_at_different_times(groups, ranks_per_host):
-    """Whether groups that cross hosts begin in parts of the computation that differ by more than
+    """Whether operations that cross hosts begin in parts of the computation that differ by more than
     calls from Python may be early or late."""
     crossing = [group for group in groups if group.host_count(ranks_per_host) > 1]
-    begins = [group.overlap_from for group in crossing]
+    begins = [group.overlap_from.get(name) for group in crossing for name in group.operations]
     return bool(begins) and None not in begins and max(begins) - min(begins) > APART
 
 

@@ -5,7 +5,7 @@ DistributedDataParallel model are timed, and their bytes counted, in a communica
 uses the same all-reduce as without the hook. What other frameworks send through
 torch.distributed (FSDP, tensor and pipeline groups) is counted by process group. The first
 iteration measures bytes and FLOP, and the job is announced after it, so that the announcement
-contains only known values.
+contains only known values; a job of several operations after the second, with when each begins.
 """
 
 import atexit
@@ -74,8 +74,8 @@ def ranks_per_host(ranks, gpus):
 
 
 class IterationReporter:
-    """Announces the job after its first iteration, or after the second where several process groups
-    cross hosts, since what is set up in the first hides when they begin; reports each later one."""
+    """Announces the job after its first iteration, or after the second where several operations cross
+    hosts, since what is set up in the first hides when they begin; reports each later one."""
 
     def __init__(self, reporter, job, gpus, known, spread):
         self.reporter, self.job, self.gpus, self.known = reporter, job, gpus, known
@@ -85,14 +85,16 @@ class IterationReporter:
 
     def __call__(self, iteration, groups):
         total, collective = job_traffic(groups, *self.spread)
-        crossing = [group for group in groups if group.host_count(self.spread[1]) > 1]
-        waits, self.is_first = self.is_first and len(crossing) > 1, False
-        if waits:
+        is_first, self.is_first = self.is_first, False
+        if is_first and self.has_begins() and self.count_crossing(groups) > 1:
             return
         if not self.announced:
             self.announced = True
             known = dict(self.known)
             if not TRAFFIC_FIELDS.intersection(known):
+                if not self.has_begins():
+                    for group in groups:
+                        group.overlap_from = {}
                 by_rank = rank_traffic(groups, *self.spread)
                 if by_rank:
                     known["rank_traffic"] = by_rank
@@ -103,6 +105,16 @@ class IterationReporter:
         if total > 0.0:
             iteration = {**iteration, "bytes": total}
         self.reporter.iteration(self.job, **iteration)
+
+    def has_begins(self):
+        """Whether the announcement says when operations begin. The slot of a job that waits is that of
+        the reduction of its gradients, before which it waits."""
+        return not TRAFFIC_FIELDS.union({"can_wait"}).intersection(self.known)
+
+    def count_crossing(self, groups):
+        """Operations of groups that cross hosts."""
+        crossing = [group for group in groups if group.host_count(self.spread[1]) > 1]
+        return sum(len(group.operations) for group in crossing)
 
     def close(self):
         self.reporter.close()
@@ -196,10 +208,11 @@ class Watch:
             iteration["slot_offset_seconds"] = self.slot_offset
         if self.on_iteration is not None:
             groups = COUNTER.take()
+            computed = iteration["compute_seconds"] or seconds
             for group in groups:
-                begun = group.began - self.began - self.waited
-                part = begun / iteration["compute_seconds"] if iteration["compute_seconds"] else 1.0
-                group.overlap_from = round(min(max(part, 0.0), 1.0), 2)
+                for operation, at in group.began.items():
+                    part = min(max((at - self.began) / computed, 0.0), 1.0)
+                    group.overlap_from[operation] = round(part, 2)
             self.on_iteration(iteration, groups)
         self.began, self.ready, self.communication_seconds = now, None, 0.0
         self.has_sent, self.waited, self.slot_offset = False, 0.0, None

@@ -105,14 +105,16 @@ class Volumes(unittest.TestCase):
         expected = [(0, 2), (1, 3), (2, 0), (3, 1)]
         self.assertEqual(pairs, [{"src": a, "dst": b, "bytes": 750.0} for a, b in expected])
 
-    def test_groups_that_begin_at_other_times_have_flows_of_their_own(self):
-        experts, gradients = GroupTraffic(range(4)), GroupTraffic(range(4))
-        experts.add("all_to_all", 400)
-        gradients.add("all_reduce", 1000)
+    def test_operations_that_begin_at_other_times_have_flows_of_their_own(self):
+        # Of the same ranks, as in a job whose experts are all over it.
+        counter = GroupCounter()
+        counter.record(tuple(range(4)), "all_to_all", 400)
+        counter.record(tuple(range(4)), "all_reduce", 1000)
+        (group,) = counter.take()
 
         def of_first_pair(begins):
-            experts.overlap_from, gradients.overlap_from = begins
-            pairs = rank_traffic([experts, gradients], 4, 2)
+            group.overlap_from = dict(zip(group.operations, begins))
+            pairs = rank_traffic([group], 4, 2)
             return [(pair["bytes"], pair.get("overlap_from"))
                     for pair in pairs if (pair["src"], pair["dst"]) == (0, 2)]
 

@@ -61,7 +61,7 @@ class OfSeveralGroups(unittest.TestCase):
             both = [GroupTraffic(range(4)), GroupTraffic((0, 2))][:len(begins)]
             for group, begin in zip(both, begins):
                 group.add("all_to_all", 400)
-                group.overlap_from = begin
+                group.overlap_from = {"all_to_all": begin}
             return both
 
         recording = RecordingReporter()
@@ -76,6 +76,12 @@ class OfSeveralGroups(unittest.TestCase):
         alone = RecordingReporter()
         IterationReporter(alone, "ddp", {"h1": 2, "h2": 2}, {}, (4, 2))({}, groups(0.9))
         self.assertEqual(len(alone.messages), 1, "of one group, as ever")
+        # It waits before its gradients, which the controller must not take for its first operation.
+        waiting = RecordingReporter()
+        known = {"can_wait": True}
+        IterationReporter(waiting, "w", {"h1": 2, "h2": 2}, known, (4, 2))({}, groups(0.2, 0.8))
+        sent = waiting.messages[0]["job"]["rank_traffic"]
+        self.assertEqual({pair.get("overlap_from") for pair in sent}, {None})
 
 
 def train(rank, rendezvous, output):

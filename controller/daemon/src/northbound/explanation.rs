@@ -122,7 +122,10 @@ impl ControllerView {
         let known = self.known_flows();
         let flows = own.filter(|place| is_asked(*place)).map(|place| {
             let rate = rates.get(&place).copied().unwrap_or(0.0);
-            let begins = known.get(&place).filter(|(_, flow)| flow.overlap_from.is_some());
+            let begins_apart = |(job, flow): &&(&planner::Job, &planner::Flow)| {
+                flow.overlap_from.is_some_and(|at| at != job.overlap_from)
+            };
+            let begins = known.get(&place).filter(begins_apart);
             FlowExplanation {
                 begins_after_seconds: begins.map(|(job, flow)| job.flow_start_seconds(flow)),
                 ..self.explain_flow(place, rate, [&loads, &earlier])

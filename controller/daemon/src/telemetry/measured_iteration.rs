@@ -52,8 +52,12 @@ impl ExpectedIteration {
             return Self::default();
         };
         let link_seconds = planned.bottleneck_seconds * WIRE_BYTES_PER_BYTE;
+        let known = report.rationales.get(position).map(|why| why.iteration_seconds);
+        // Where the plan has it communicate last, the headers come on top of what the plan knows.
+        let exact = known.filter(|seconds| *seconds > job.compute_seconds);
+        let exact = exact.map(|seconds| seconds + link_seconds - planned.bottleneck_seconds);
         Self {
-            alone: Some(job.iteration_seconds(link_seconds)),
+            alone: Some(exact.unwrap_or_else(|| job.iteration_seconds(link_seconds))),
             forecast: report.comparison.forecast(position).map(|forecast| forecast.seconds),
         }
     }

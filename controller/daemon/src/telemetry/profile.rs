@@ -125,7 +125,10 @@ impl ReportedProfile {
         let iterations = sums.iterations as f64;
         shown.flop_per_iteration = Some((sums.flop / iterations).max(UNKNOWN_FLOP));
         shown.compute_seconds = Some(sums.compute_seconds / iterations);
-        shown.overlap_from = Some(sums.overlap_from());
+        // The first of all sends is seen, which is that of flows that state their own.
+        if !shown.flows.iter().flatten().any(|flow| flow.overlap_from.is_some()) {
+            shown.overlap_from = Some(sums.overlap_from());
+        }
         if self.counted > 0 {
             let flows = shown.flows.iter_mut().flatten().zip(&self.flow_bytes);
             flows.for_each(|(flow, bytes)| flow.bytes = bytes / self.counted as f64);
@@ -195,6 +198,14 @@ mod tests {
         // Of 2 s, 1.5 s are communication, which begins at half of the computation.
         assert_eq!(shown.overlap_from, Some(0.5));
         assert_eq!(shown.flows.as_ref().unwrap()[0].bytes, 4e9);
+        let begins = FlowDocument { overlap_from: Some(0.1), ..FlowDocument::default() };
+        let of_two =
+            JobDocument { flows: Some(vec![begins]), overlap_from: Some(0.9), ..job.clone() };
+        assert_eq!(
+            profile.apply_to(&of_two).overlap_from,
+            Some(0.9),
+            "it is not that of all flows"
+        );
         assert!(profile_differs(&shown, &job, 0.1) && !profile_differs(&shown, &shown, 0.0));
         // Windows without bytes leave those that are known.
         profile.add_window(&ReportWindow { flow_bytes: Vec::new(), ..window });

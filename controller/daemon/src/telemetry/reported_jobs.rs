@@ -279,8 +279,7 @@ impl ReportedJobRegistry {
         let changes = self.jobs.values_mut().filter_map(|entry| {
             let to = entry.owner.stream?;
             let shift = self.shifts.get(&entry.job.id).filter(|_| entry.job.can_wait);
-            let send_after = entry.job.first_start_seconds();
-            let slot = shift.map(|shift| StartSlot::new(*shift, send_after));
+            let slot = shift.map(|shift| StartSlot::new(*shift, entry.job.first_start_seconds()));
             let is_new = entry.slot.set_slot(slot, now);
             is_new.then(|| SlotChange { to, job: entry.job.id.clone(), slot })
         });
@@ -566,8 +565,11 @@ impl ReportedJob {
 
     /// Keeps the earlier profile of a job that is announced again without one.
     fn keep_profile(&mut self, had: Self) {
-        let is_same =
-            had.document.gpus == self.document.gpus && had.job.flows.len() == self.job.flows.len();
+        let ends = |job: &Job| {
+            let flows = job.flows.iter();
+            flows.map(|flow| (flow.src, flow.dst, flow.overlap_from)).collect::<Vec<_>>()
+        };
+        let is_same = had.document.gpus == self.document.gpus && ends(&had.job) == ends(&self.job);
         self.slowdown = had.slowdown;
         self.job.measured = had.slowdown.published();
         if self.stage == ProfilingStage::Waiting && is_same {

@@ -40,7 +40,7 @@ fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
             udp_src_port: flow.udp_src_port,
             src_gpu: flow.gpus.src(),
             dst_gpu: flow.gpus.dst(),
-            overlap_from: None,
+            overlap_from: flow.overlap_from,
         }
     });
     let gpus = job.gpus.iter();

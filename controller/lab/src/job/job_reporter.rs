@@ -172,5 +172,11 @@ impl IterationState {
 
 /// Removes what only a run can measure: hosts, flows and the share of bytes of each remain.
 fn without_profile(document: JobDocument) -> JobDocument {
-    JobDocument { flop_per_iteration: None, compute_seconds: None, overlap_from: None, ..document }
+    let begin_apart = document.flows.iter().flatten().any(|flow| flow.overlap_from.is_some());
+    JobDocument {
+        flop_per_iteration: None,
+        compute_seconds: None,
+        overlap_from: document.overlap_from.filter(|_| begin_apart),
+        ..document
+    }
 }

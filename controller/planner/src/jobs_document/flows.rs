@@ -72,6 +72,15 @@ impl JobFields<'_> {
         } else {
             self.flows_between_ranks(traffic, hosts, gpus)?
         };
+        let mut begins = BTreeSet::new();
+        let begin = |flow: &FlowDraft| flow.overlap_from.map(f64::to_bits);
+        let one_more = flows.iter().find(|flow| {
+            begin(flow).is_some_and(|at| begins.insert(at) && begins.len() > MAX_BEGINS)
+        });
+        if let Some(flow) = one_more {
+            let problem = format!("more than {MAX_BEGINS} of a job, which plans follow one by one");
+            return Err(self.field_error(&format!("{}.overlap_from", flow.field), problem));
+        }
         match flows.iter().find(|flow| !self.is_one_ip_version(flow)) {
             Some(flow) => Err(self.field_error(&flow.field, self.describe_addresses(flow))),
             None => Ok(flows),
@@ -360,6 +369,10 @@ pub const MAX_CHANNELS: u32 = 64;
 
 /// More flows than the tables of a fabric take: a line about many hosts must not exhaust memory.
 const MAX_DERIVED_FLOWS: usize = 1_000_000;
+
+/// More instants of an iteration at which flows begin than a framework has kinds of operations: each of
+/// them costs a pass over the flows of the job, in plans and in simulations.
+const MAX_BEGINS: usize = 64;
 
 fn too_many_flows() -> String {
     format!("more than {MAX_DERIVED_FLOWS} flows; give fewer channels, or groups of fewer ranks")

@@ -148,12 +148,14 @@ impl RunPace {
     fn new(traffic: &IndexedTraffic<'_>, jobs: &[usize]) -> Self {
         let iterations = contended_iterations(traffic, jobs);
         let kinds: Vec<f64> = jobs.iter().map(|job| kinds_of_flows(traffic, *job)).collect();
+        let starts = jobs.iter().map(|job| traffic.jobs[*job].flow_starts().len().max(1) as f64);
         // A phase of computation, and flows begin and end.
         let per_second: f64 = iterations
             .iter()
             .zip(&kinds)
-            .filter(|(seconds, _)| **seconds > 0.0)
-            .map(|(seconds, kinds)| (2.0 + kinds.min(MAX_ENDS)) / seconds)
+            .zip(starts)
+            .filter(|((seconds, _), _)| **seconds > 0.0)
+            .map(|((seconds, kinds), starts)| (1.0 + starts + kinds.min(MAX_ENDS)) / seconds)
             .sum();
         let event_cost = 1.0 + kinds.iter().sum::<f64>() / KINDS_PER_EVENT_COST;
         Self {
@@ -172,11 +174,12 @@ impl RunPace {
     }
 }
 
-/// Flows of a job that may differ in their rates: by the leaves that they join, and by bytes.
+/// Flows of a job that may differ in their rates: by the leaves that they join, by bytes and by start.
 fn kinds_of_flows(traffic: &IndexedTraffic<'_>, job: usize) -> f64 {
     let flows = traffic.flows[traffic.spans[job].clone()].iter();
-    let kinds: BTreeSet<(usize, u64)> =
-        flows.map(|flow| (flow.pair, flow.flow.bytes.to_bits())).collect();
+    let start = |flow: &RoutableFlow<'_>| flow.flow.overlap_from.map(f64::to_bits);
+    let kinds: BTreeSet<(usize, u64, Option<u64>)> =
+        flows.map(|flow| (flow.pair, flow.flow.bytes.to_bits(), start(flow))).collect();
     kinds.len() as f64
 }
 

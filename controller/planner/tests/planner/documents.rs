@@ -295,6 +295,17 @@ fn what_ranks_send_goes_between_the_nics_of_their_gpus() {
         {src = 8, dst = 1, bytes = 4.0}, {src = 0, dst = 1, bytes = 8.0}]";
     let in_order = job("a", sent).replace("{h1 = 8, h2 = 8}", "{h2 = 8, h1 = 8}");
     assert_eq!(shown_flows(&fabric, &in_order), ["h1:0>h2:1 4", "h2:0>h1:1 3"]);
+    let many = (0..66).map(|at| {
+        let begin = f64::from(at.max(1)) / 100.0;
+        format!("{{src = 0, dst = 9, bytes = 1.0, overlap_from = {begin}}}")
+    });
+    let many = |count| {
+        let pairs = many.clone().take(count).collect::<Vec<_>>().join(", ");
+        resolve(&fabric, &job("a", &format!("rank_traffic = [{pairs}]")))
+    };
+    assert_eq!(many(65).unwrap().jobs[0].flows.len(), 64);
+    let error = many(66).unwrap_err().to_string();
+    assert!(error.contains("].overlap_from: more than 64 of a job"), "{error}");
     // What begins at another time is another flow.
     let early = in_order.replace("bytes = 2.0", "bytes = 2.0, overlap_from = 0.1");
     assert_eq!(shown_flows(&fabric, &early), ["h1:0>h2:1 4", "h2:0>h1:1 1", "h2:0>h1:1 2"]);

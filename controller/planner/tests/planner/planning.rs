@@ -1,8 +1,8 @@
 //! Single decisions of a plan: where flows go, who is served first, what an operator may say.
 
 use planner::{
-    CorrectionReference, Job, JobId, JobOverride, Plan, PlanInput, PlanReport, Policy,
-    PolicyDocument, check_plan, plan,
+    CorrectionReference, Flow, Job, JobId, JobOverride, Plan, PlanInput, PlanReport, Policy,
+    PolicyDocument, check_plan, forecast_plan, plan,
 };
 use topology::clos::{ClosSpec, build_clos};
 use topology::{AvailabilityChange, LinkPath};
@@ -438,4 +438,29 @@ fn policy_documents_are_checked_field_by_field() {
     );
     let empty: PolicyDocument = toml::from_str("").unwrap();
     assert_eq!(empty.to_policy("p.toml"), Ok(Policy::default()));
+}
+
+/// What the plan says a job takes alone, and what the model of all its flows has it take: bytes and
+/// begins of its flows differ, and two of them share each NIC.
+#[test]
+fn a_job_alone_takes_what_its_plan_says() {
+    let fabric = clos(2, 2, 2);
+    let mut tried = 0;
+    for begins in [[None, None], [Some(0.0), None], [Some(0.2), Some(0.9)], [Some(1.0), Some(0.0)]]
+    {
+        for bytes in [[1e9, 1e9], [2e10, 4e9], [1e9, 3e10]] {
+            let mut job = ring(&fabric, "a", &[0, 2], bytes[0]);
+            let more = ring(&fabric, "b", &[0, 2], bytes[1]).flows;
+            job.flows.iter_mut().for_each(|flow| flow.overlap_from = begins[0]);
+            job.flows.extend(more.into_iter().map(|flow| Flow { overlap_from: begins[1], ..flow }));
+            let input = input(&fabric, &[job]);
+            let (plan, report) = plan(&input, &Policy::default(), None);
+            let said = report.rationales[0].iteration_seconds;
+            let found = forecast_plan(&fabric, &input.jobs, &plan, 1.0).seconds(&"a".into());
+            let found = found.unwrap();
+            assert!((said - found).abs() < 1e-6 * said, "{said} {found}: {begins:?} {bytes:?}");
+            tried += u32::from(said > 1.0);
+        }
+    }
+    assert!(tried >= 8, "only {tried} cases where the network decides");
 }

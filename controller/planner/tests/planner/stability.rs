@@ -43,19 +43,27 @@ pub(crate) fn jobs(
         prop::sample::subsequence(hosts, 1..=most).prop_shuffle(),
         (0_u32..6, 1_u32..5, 0_u32..=4, 1_u32..4),
         prop_oneof![Just(0.0), 0.0..2.0],
+        // Every second flow of some jobs begins at its own time.
+        prop::option::weighted(0.25, 0.0..1.0),
     );
     prop::collection::vec(one, count).prop_map(move |all| {
-        let job = |(index, (hosts, (gigabytes, compute, overlap, work), slowdown)): (usize, _)| {
-            let hosts: Vec<u32> = hosts;
-            let name = format!("job{}", char::from(b'A' + u8::try_from(index).unwrap()));
-            Job {
-                compute_seconds: f64::from(compute) * 0.25,
-                overlap_from: f64::from(overlap) * 0.25,
-                flop_per_iteration: f64::from(work) * 1e15,
-                measured: MeasuredSlowdown { over_alone: slowdown, over_forecast: 0.0 },
-                ..ring(&fabric, &name, &hosts, f64::from(gigabytes) * 1e9)
-            }
-        };
+        let job =
+            |(index, (hosts, (gigabytes, compute, overlap, work), slowdown, begin)): (usize, _)| {
+                let hosts: Vec<u32> = hosts;
+                let name = format!("job{}", char::from(b'A' + u8::try_from(index).unwrap()));
+                let ring = ring(&fabric, &name, &hosts, f64::from(gigabytes) * 1e9);
+                let begin: Option<f64> = begin;
+                let mut flows = ring.flows.clone();
+                flows.iter_mut().step_by(2).for_each(|flow| flow.overlap_from = begin);
+                Job {
+                    flows,
+                    compute_seconds: f64::from(compute) * 0.25,
+                    overlap_from: f64::from(overlap) * 0.25,
+                    flop_per_iteration: f64::from(work) * 1e15,
+                    measured: MeasuredSlowdown { over_alone: slowdown, over_forecast: 0.0 },
+                    ..ring
+                }
+            };
         all.into_iter().enumerate().map(job).collect()
     })
 }
