@@ -455,11 +455,14 @@ fn a_job_alone_takes_what_its_plan_says() {
             job.flows.extend(more.into_iter().map(|flow| Flow { overlap_from: begins[1], ..flow }));
             let input = input(&fabric, &[job]);
             let (plan, report) = plan(&input, &Policy::default(), None);
-            let said = report.rationales[0].iteration_seconds;
+            let expected = report.rationales[0].iteration_seconds;
             let found = forecast_plan(&fabric, &input.jobs, &plan, 1.0).seconds(&"a".into());
             let found = found.unwrap();
-            assert!((said - found).abs() < 1e-6 * said, "{said} {found}: {begins:?} {bytes:?}");
-            tried += u32::from(said > 1.0);
+            assert!(
+                (expected - found).abs() < 1e-6 * expected,
+                "{expected} {found}: {begins:?} {bytes:?}"
+            );
+            tried += u32::from(expected > 1.0);
         }
     }
     assert!(tried >= 8, "only {tried} cases where the network decides");
