@@ -9,7 +9,7 @@ use crate::iteration_grid::JobGrid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobIndex(pub u32);
 
-/// An iterative job: it computes, after `overlap_from` of the computation its flows start, the
+/// An iterative job: it computes, its flows start after their parts of the computation, the
 /// iteration ends when computation and flows have ended, and the next begins at once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FluidJob {

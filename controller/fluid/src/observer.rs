@@ -45,7 +45,7 @@ pub struct LinkRate {
     pub bytes_per_second: f64,
 }
 
-/// The rate of a group of equal flows: same job, path, bytes and progress.
+/// The rate of a group of equal flows: same job, path, bytes, start and progress.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlowRate {
     /// The job of the flows.

@@ -100,7 +100,6 @@ fn find_cycle(
 
 #[cfg(test)]
 mod tests {
-
     use topology::clos::{ClosSpec, build_clos};
     use topology::{HostId, NicId};
 

@@ -181,7 +181,6 @@ fn sending_ports(fabric: &Fabric, nic: NicId) -> Vec<NicId> {
 
 #[cfg(test)]
 mod tests {
-
     use topology::clos::{ClosSpec, build_clos};
     use topology::{AvailabilityChange, HostId};
 

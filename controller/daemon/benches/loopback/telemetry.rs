@@ -270,8 +270,8 @@ impl ReportLoad {
         Ok(lines)
     }
 
-    /// Many hosts report at once. Each says something now and then that is answered, which is how
-    /// handling is timed: from when it is report to when the answer is read.
+    /// Many hosts report at once. What most of them report is answered, which is how handling is timed:
+    /// from when it is due to when the answer is read.
     async fn send_reports(&self, lines: Vec<ReportStream>) -> Result<(), Failed> {
         let began = Instant::now() + Duration::from_millis(100);
         let ticks = self.rate * SECONDS;
@@ -345,8 +345,7 @@ impl HostReporter {
     }
 }
 
-/// Reports windows of a job. What is report of them is read and forgotten, or it would pile up
-/// here.
+/// Reports windows of a job. What is answered is read and forgotten, or it would pile up here.
 async fn report_job(
     window: Report,
     line: ReportStream,
