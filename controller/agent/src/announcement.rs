@@ -128,20 +128,12 @@ mod tests {
         job.flows = Some(vec![flow("h1", 0.0), flow("h2", 0.0)]);
         assert_eq!(sent_share(&job, "h1"), 0.5);
         job.flows = None;
-        job.collective = Some(CollectiveDocument {
-            kind: CollectiveKind::RingAllReduce,
-            bytes: None,
-            channels: None,
-            groups: None,
-            overlap_from: None,
-        });
+        job.collective = Some(CollectiveDocument::new(CollectiveKind::RingAllReduce));
         assert_eq!(sent_share(&job, "h2"), 0.5);
         let pipeline = CollectiveDocument {
-            kind: CollectiveKind::Pipeline,
             bytes: Some(1.0),
-            channels: None,
             groups: Some(RankGroups { size: 4, stride: 8 }),
-            overlap_from: None,
+            ..CollectiveDocument::new(CollectiveKind::Pipeline)
         };
         let hosts = (1..=8).map(|host| (format!("h{host}"), 8));
         let stages = JobDocument {

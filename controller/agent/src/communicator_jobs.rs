@@ -173,13 +173,8 @@ impl CommunicatorJobs {
         }
         let gpus = traffic.ranks.div_ceil(counted);
         let bytes = operation_bytes(measured.kind, measured.host_bytes, counted);
-        let collective = CollectiveDocument {
-            kind: measured.kind,
-            bytes: Some(bytes),
-            channels: None,
-            groups: None,
-            overlap_from: None,
-        };
+        let collective =
+            CollectiveDocument { bytes: Some(bytes), ..CollectiveDocument::new(measured.kind) };
         let rank_traffic = match measured.kind {
             CollectiveKind::Pipeline => Vec::new(),
             _ => self.rank_traffic(traffic, measured),

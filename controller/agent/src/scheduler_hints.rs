@@ -47,7 +47,7 @@ pub fn apply_hints<'a>(
 fn apply_hint(key: &str, value: &str, job: &mut JobDocument) -> Result<(), String> {
     let collective = || {
         let kind = CollectiveKind::RingAllReduce;
-        CollectiveDocument { kind, bytes: None, channels: None, groups: None, overlap_from: None }
+        CollectiveDocument::new(kind)
     };
     match key {
         "profile" => job.profile = Some(find_profile(value)?.to_owned()),

@@ -46,7 +46,7 @@ impl Default for FluidJob {
 }
 
 /// One flow of a job.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FluidFlow {
     /// Indices of the links it passes, in order, each once.
     pub path: Vec<u32>,

@@ -224,11 +224,9 @@ impl<'a> ClusterAllocation<'a> {
             compute_seconds: held.iteration_seconds,
             overlap_from: 0.0,
             collective: CollectiveDocument {
-                kind: CollectiveKind::RingAllReduce,
                 bytes: Some(gradients),
                 channels: Some(1),
-                groups: None,
-                overlap_from: None,
+                ..CollectiveDocument::new(CollectiveKind::RingAllReduce)
             },
         };
         let pace = if self.table.has_rows_for(&held.request) {

@@ -191,11 +191,9 @@ impl TrainingModel {
             ModelParallelism::Experts => (CollectiveKind::AllToAll, activations),
         };
         CollectiveDocument {
-            kind,
             bytes: Some(bytes),
             channels: Some(channels),
-            groups: None,
-            overlap_from: None,
+            ..CollectiveDocument::new(kind)
         }
     }
 

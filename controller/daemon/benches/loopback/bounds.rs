@@ -273,8 +273,13 @@ pub(crate) async fn peak_memory(ends: Instant) -> Result<u64, Failed> {
 }
 
 pub(crate) fn resident_mib() -> Result<u64, Failed> {
+    Ok(resident_kib()? / 1_024)
+}
+
+/// As [`resident_mib`], KiB.
+pub(crate) fn resident_kib() -> Result<u64, Failed> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no VmRSS")?;
-    Ok(kib.trim().parse::<u64>()? / 1_024)
+    Ok(kib.trim().parse()?)
 }

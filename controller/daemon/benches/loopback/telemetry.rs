@@ -18,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Streaming};
 use topology::Fabric;
 
-use crate::bounds::resident_mib;
+use crate::bounds::{resident_kib, resident_mib};
 use crate::lab::{Lab, control};
 use crate::protection::{ConnectionSecurity, TOKEN};
 use crate::samples::Samples;
@@ -91,7 +91,7 @@ pub(crate) async fn watch_memory() -> Result<(), Failed> {
     let mut prints = interval_at(began, PRINT_PERIOD);
     while began.elapsed() < Duration::from_secs(WATCHED_SECONDS.into()) {
         let at = prints.tick().await.duration_since(began).as_secs();
-        println!("memory: after {at:>3} s of reports, {} KiB", resident()?);
+        println!("memory: after {at:>3} s of reports, {} KiB", resident_kib()?);
     }
     for reporter in reporting {
         reporter.await??;
@@ -361,12 +361,4 @@ async fn report_job(
     }
     reading.abort();
     Ok(())
-}
-
-/// Resident memory of this process, KiB.
-fn resident() -> Result<u64, Failed> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().next());
-    Ok(number.ok_or("no VmRSS")?.parse()?)
 }

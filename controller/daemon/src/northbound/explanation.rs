@@ -126,10 +126,8 @@ impl ControllerView {
                 flow.overlap_from.is_some_and(|at| at != job.overlap_from)
             };
             let begins = known.get(&place).filter(begins_apart);
-            FlowExplanation {
-                begins_after_seconds: begins.map(|(job, flow)| job.flow_start_seconds(flow)),
-                ..self.explain_flow(place, rate, [&loads, &earlier])
-            }
+            let begins = begins.map(|(job, flow)| job.flow_start_seconds(flow));
+            self.explain_flow(place, begins, rate, [&loads, &earlier])
         });
         ExplainJobResponse {
             id: job.id.to_string(),
@@ -173,6 +171,7 @@ impl ControllerView {
     fn explain_flow(
         &self,
         place: usize,
+        begins_after_seconds: Option<f64>,
         rate: f64,
         [loads, earlier]: [&[f64]; 2],
     ) -> FlowExplanation {
@@ -203,7 +202,7 @@ impl ControllerView {
             flow: self.flow_name(place),
             identity,
             connections,
-            begins_after_seconds: None,
+            begins_after_seconds,
             pinned: flow.pinned,
             no_room_at: no_room.map(|switch| fabric.switch(*switch).name.clone()),
             sprayed: self.rollout.plan.jobs[flow.job].sprayed,

@@ -36,13 +36,7 @@ pub(super) fn resolve_announcement(
         if announcement.profile.is_some() && complete.rank_traffic.is_empty() {
             // The profile says how much.
             let kind = CollectiveKind::RingAllReduce;
-            let ring = CollectiveDocument {
-                kind,
-                bytes: None,
-                channels: None,
-                groups: None,
-                overlap_from: None,
-            };
+            let ring = CollectiveDocument::new(kind);
             if complete.collectives.is_empty() {
                 complete.collective.get_or_insert(ring);
             }
@@ -159,13 +153,7 @@ mod tests {
         assert_eq!(stated.flows.len(), 1);
         // A comment such as crux.collective=all_to_all states no bytes.
         let kind = CollectiveKind::AllToAll;
-        let collective = Some(CollectiveDocument {
-            kind,
-            bytes: None,
-            channels: None,
-            groups: None,
-            overlap_from: None,
-        });
+        let collective = Some(CollectiveDocument::new(kind));
         assert_eq!(announced(|job| job.collective = collective.clone()).flows.len(), 12);
     }
 
@@ -177,13 +165,7 @@ mod tests {
         let half = JobDocument {
             id: "half".to_owned(),
             gpus: ["h9", "h1"].map(|host| (host.to_owned(), 4)).into(),
-            collective: Some(CollectiveDocument {
-                kind,
-                bytes: None,
-                channels: None,
-                groups: None,
-                overlap_from: None,
-            }),
+            collective: Some(CollectiveDocument::new(kind)),
             ..JobDocument::default()
         };
         let nics_of = |job: &Job| -> Vec<(String, u32)> {

@@ -565,11 +565,9 @@ impl ReportedJob {
 
     /// Keeps the earlier profile of a job that is announced again without one.
     fn keep_profile(&mut self, had: Self) {
-        let ends = |job: &Job| {
-            let flows = job.flows.iter();
-            flows.map(|flow| (flow.src, flow.dst, flow.overlap_from)).collect::<Vec<_>>()
-        };
-        let is_same = had.document.gpus == self.document.gpus && ends(&had.job) == ends(&self.job);
+        let end = |flow: &Flow| (flow.src, flow.dst, flow.overlap_from);
+        let [before, now] = [&had.job, &self.job].map(|job| job.flows.iter().map(end));
+        let is_same = had.document.gpus == self.document.gpus && before.eq(now);
         self.slowdown = had.slowdown;
         self.job.measured = had.slowdown.published();
         if self.stage == ProfilingStage::Waiting && is_same {

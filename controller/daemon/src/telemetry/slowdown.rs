@@ -2,12 +2,12 @@
 //! the forecast of the plan that they were measured under.
 //!
 //! The decision: a plan must not follow every window. A job that is slower once may have saved a
-//! checkpoint, so it counts as slow as it was twice in turn; the first measurement counts alone. Each estimate is smoothed, and what is
-//! published for planning moves in steps, so that noise replans nothing. The loss against alone
-//! belongs to the plans that caused it, and half of it is that of the latest measurement. The loss
-//! against the forecast belongs to the model, whichever plan is in force: it is believed soon and
-//! forgotten slowly, or a plan that the forecast is too good for would come back as soon as
-//! another one runs as forecast.
+//! checkpoint, so it counts as slow as it was twice in turn; the first measurement counts alone.
+//! Each estimate is smoothed, and what is published for planning moves in steps, so that noise
+//! replans nothing. The loss against alone belongs to the plans that caused it, and half of it is
+//! that of the latest measurement. The loss against the forecast belongs to the model, whichever
+//! plan is in force: it is believed soon and forgotten slowly, or a plan that the forecast is too
+//! good for would come back as soon as another one runs as forecast.
 
 use planner::MeasuredSlowdown;
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use planner::{FlowDocument, Job, JobDocument, JobsDocument};
+use controller::store::jobs_document;
 use serde::Serialize;
-use topology::{Fabric, spec};
+use topology::spec;
 
 use super::scenario::DemoScenario;
 use command_io::CommandError;
@@ -15,9 +15,8 @@ use command_io::CommandError;
 /// They cannot be written.
 pub(super) fn write_documents(scenario: &DemoScenario, folder: &Path) -> Result<(), CommandError> {
     let DemoScenario { fabric, jobs, .. } = scenario;
-    let jobs = jobs.iter().map(|job| job_document(fabric, job)).collect();
     write_document(&folder.join("fabric.json"), &spec::explicit_document(fabric))?;
-    write_document(&folder.join("jobs.json"), &JobsDocument { jobs })
+    write_document(&folder.join("jobs.json"), &jobs_document(fabric, jobs))
 }
 
 fn write_document(file: &Path, document: &impl Serialize) -> Result<(), CommandError> {
@@ -25,39 +24,9 @@ fn write_document(file: &Path, document: &impl Serialize) -> Result<(), CommandE
     std::fs::write(file, text).map_err(|error| CommandError::input(file.display(), error))
 }
 
-fn job_document(fabric: &Fabric, job: &Job) -> JobDocument {
-    let flows = job.flows.iter().map(|flow| {
-        let [(src, src_nic), (dst, dst_nic)] = [flow.src, flow.dst].map(|nic| {
-            let nic = fabric.nic(nic);
-            (fabric.host(nic.host).name.clone(), nic.index)
-        });
-        FlowDocument {
-            src,
-            dst,
-            src_nic,
-            dst_nic,
-            bytes: flow.bytes,
-            udp_src_port: flow.udp_src_port,
-            src_gpu: flow.gpus.src(),
-            dst_gpu: flow.gpus.dst(),
-            overlap_from: flow.overlap_from,
-        }
-    });
-    let gpus = job.gpus.iter();
-    JobDocument {
-        id: job.id.to_string(),
-        model: job.model.clone(),
-        gpus: gpus.map(|(host, gpus)| (fabric.host(*host).name.clone(), *gpus)).collect(),
-        flop_per_iteration: Some(job.flop_per_iteration),
-        compute_seconds: Some(job.compute_seconds),
-        overlap_from: Some(job.overlap_from),
-        flows: Some(flows.collect()),
-        ..JobDocument::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use planner::JobsDocument;
     use topology::document::{self, DocumentFormat};
 
     use super::*;

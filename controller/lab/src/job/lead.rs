@@ -204,9 +204,10 @@ impl RunCoordinator {
                 }
             });
         }
+        let (trainings, flows) = trainings_of(fabric, jobs);
         Ok(Self {
-            trainings: jobs.iter().map(|job| TrainingJob::new(iteration_of(job).0)).collect(),
-            flows: flows_of(fabric, jobs),
+            trainings,
+            flows,
             jobs: jobs
                 .iter()
                 .enumerate()
@@ -330,11 +331,6 @@ impl RunCoordinator {
     }
 }
 
-/// The iterations of a job, and with which start of them each flow begins.
-fn iteration_of(job: &Job) -> (IterationSpec, Vec<usize>) {
-    IterationSpec::of_job(job, |at| duration_nanos(Duration::from_secs_f64(at)))
-}
-
 /// When iterations begin, so that communication begins in a slot by the clock of the run.
 fn start_grid(slot: &StartSlot, spec: &IterationSpec) -> StartGrid {
     let seconds = slot.first_send_seconds - nanos_to_seconds(spec.first_start_ns());
@@ -353,21 +349,22 @@ fn hosts_of(fabric: &Fabric, jobs: &[Job]) -> BTreeSet<String> {
     nics.map(|nic| fabric.host(fabric.nic(nic).host).name.clone()).collect()
 }
 
-/// By job and start of an iteration, the flows of each host that begin then.
-fn flows_of(fabric: &Fabric, jobs: &[Job]) -> Vec<Vec<FlowsByHost>> {
+/// The jobs, and by job and start of an iteration the flows of each host that begin then.
+fn trainings_of(fabric: &Fabric, jobs: &[Job]) -> (Vec<TrainingJob>, Vec<Vec<FlowsByHost>>) {
     let mut number = 0;
     jobs.iter()
         .map(|job| {
-            let (iteration, starts) = iteration_of(job);
+            let to_nanos = |at| duration_nanos(Duration::from_secs_f64(at));
+            let (iteration, starts) = IterationSpec::of_job(job, to_nanos);
             let mut flows = vec![FlowsByHost::new(); iteration.starts.len()];
             for (flow, start) in job.flows.iter().zip(starts) {
                 let host = fabric.host(fabric.nic(flow.src).host).name.clone();
                 flows[start].entry(host).or_default().push(number);
                 number += 1;
             }
-            flows
+            (TrainingJob::new(iteration), flows)
         })
-        .collect()
+        .unzip()
 }
 
 /// Numbers of flows.

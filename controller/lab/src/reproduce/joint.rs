@@ -214,11 +214,9 @@ impl PlacedJob {
             compute_seconds: Some(compute_seconds),
             overlap_from: Some(set.overlap_from),
             collective: Some(CollectiveDocument {
-                kind: CollectiveKind::RingAllReduce,
                 bytes: Some(bytes),
                 channels: Some(channels as u32),
-                groups: None,
-                overlap_from: None,
+                ..CollectiveDocument::new(CollectiveKind::RingAllReduce)
             }),
             ..JobDocument::default()
         })

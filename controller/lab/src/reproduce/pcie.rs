@@ -81,11 +81,9 @@ impl<'a> PlacedJob<'a> {
             profile: Some(profile.name.clone()),
             compute_seconds: Some(profile.compute_seconds * jitter),
             collective: Some(CollectiveDocument {
-                kind: CollectiveKind::RingAllReduce,
                 bytes: Some(CALIBRATED.volume_of(self.model)? * self.volume),
                 channels: Some(2),
-                groups: None,
-                overlap_from: None,
+                ..CollectiveDocument::new(CollectiveKind::RingAllReduce)
             }),
             ..JobDocument::default()
         })

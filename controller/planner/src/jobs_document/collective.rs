@@ -31,6 +31,13 @@ pub struct CollectiveDocument {
     pub overlap_from: Option<f64>,
 }
 
+impl CollectiveDocument {
+    /// An operation of all ranks, of which nothing else is stated.
+    pub fn new(kind: CollectiveKind) -> Self {
+        Self { kind, bytes: None, channels: None, groups: None, overlap_from: None }
+    }
+}
+
 /// Groups of ranks as frameworks make them: of `size` ranks that are `stride` apart, until all ranks
 /// are in one. Tensor parallelism has stride 1, and each dimension outside of it the product of those
 /// inside.

@@ -98,7 +98,8 @@ pub fn contention_groups(
 struct RoutedFlow {
     job: usize,
     bytes: f64,
-    overlap_from: Option<f64>,
+    /// The fraction of the computation after which it starts.
+    overlap_from: f64,
     /// Bytes/s of the narrowest link that only this flow uses.
     private_capacity: f64,
     /// Shared links, as positions in [`GroupBuilder::shared_links`], ascending.
@@ -136,7 +137,7 @@ impl<'a> GroupBuilder<'a> {
                     flows.push(RoutedFlow {
                         job,
                         bytes: *bytes,
-                        overlap_from: *overlap_from,
+                        overlap_from: overlap_from.unwrap_or(of.overlap_from),
                         private_capacity: f64::INFINITY,
                         shared_links: Vec::new(),
                     });
@@ -235,15 +236,16 @@ impl<'a> GroupBuilder<'a> {
         let mut problem = SymmetryProblem::default();
         let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
         for flow in flows {
-            let of = &self.flows[*flow];
-            let RoutedFlow { job, bytes, private_capacity, shared_links, .. } = of;
+            let RoutedFlow { job, bytes, overlap_from, private_capacity, shared_links } =
+                &self.flows[*flow];
             let links = shared_links.iter().map(|link| {
                 let next = numbers.len();
                 *numbers.entry(*link).or_insert(next)
             });
             let links: Vec<usize> = links.collect();
-            let start = self.overlap_of(of).to_bits();
-            let colour = [*job as u64, bytes.to_bits(), start, private_capacity.to_bits()];
+            let [bytes, start, private] =
+                [bytes, overlap_from, private_capacity].map(|number| number.to_bits());
+            let colour = [*job as u64, bytes, start, private];
             problem.add_flow(&colour, links);
         }
         let mut links: Vec<(usize, usize)> =
@@ -277,7 +279,7 @@ impl<'a> GroupBuilder<'a> {
         }
         group.signature.extend([u32::MAX - 1, count]);
         group.extend_with_bits(flow.bytes);
-        group.extend_with_bits(self.overlap_of(flow));
+        group.extend_with_bits(flow.overlap_from);
         group.signature.extend(&path);
         group.extend_with_links(&path);
         let narrowest =
@@ -289,8 +291,8 @@ impl<'a> GroupBuilder<'a> {
             group.extend_with_bits(flow.private_capacity);
         }
         if let Some(job) = group.jobs.last_mut() {
-            let RoutedFlow { bytes, overlap_from, .. } = *flow;
-            let flow = fluid::FluidFlow { path, bytes, overlap_from };
+            let overlap_from = Some(flow.overlap_from);
+            let flow = fluid::FluidFlow { path, bytes: flow.bytes, overlap_from };
             job.flows.extend(std::iter::repeat_n(flow, count as usize));
         }
     }
@@ -300,10 +302,10 @@ impl<'a> GroupBuilder<'a> {
     fn deciding_flows(&self, job: usize) -> Vec<usize> {
         let (mut deciding, private): (Vec<usize>, Vec<usize>) =
             self.spans[job].clone().partition(|flow| !self.flows[*flow].shared_links.is_empty());
-        let start = |flow: &RoutedFlow| self.overlap_of(flow) * self.jobs[job].compute_seconds;
+        let computes = self.jobs[job].compute_seconds;
         let alone = |flow: &usize| {
             let flow = &self.flows[*flow];
-            start(flow) + self.alone_seconds(flow)
+            flow.overlap_from * computes + self.alone_seconds(flow)
         };
         let slowest = private.into_iter().max_by(|a, b| alone(a).total_cmp(&alone(b)));
         let sharing = deciding.iter().map(alone).fold(0.0, f64::max);
@@ -313,11 +315,6 @@ impl<'a> GroupBuilder<'a> {
 
     fn flows_of(&self, job: usize) -> &[RoutedFlow] {
         &self.flows[self.spans[job].clone()]
-    }
-
-    /// The fraction of the computation after which a flow starts.
-    fn overlap_of(&self, flow: &RoutedFlow) -> f64 {
-        flow.overlap_from.unwrap_or(self.jobs[flow.job].overlap_from)
     }
 
     /// Seconds of a flow that nothing disturbs.
@@ -418,8 +415,8 @@ impl ContentionGroup {
                 let link = *link as usize;
                 std::mem::take(&mut bytes[link]) / self.links[link].capacity
             });
-            let link = seconds.fold(0.0, f64::max);
-            alone = alone.max(start * job.compute_seconds + link);
+            let sending = seconds.fold(0.0, f64::max);
+            alone = alone.max(start * job.compute_seconds + sending);
             earlier = start;
         }
     }
