@@ -20,6 +20,7 @@ mod interconnect;
 mod leaf_routes;
 mod lossless;
 mod lost_paths;
+mod natural_name;
 mod paths;
 mod server_address;
 pub mod spec;
@@ -39,6 +40,7 @@ pub use interconnect::{HostInterconnect, NvlinkDomain, PcieSwitch};
 pub use leaf_routes::{LeafHops, LeafRoutes, RouteChange};
 pub use lossless::{BufferDemand, EcnThresholds, PfcHeadroom, SwitchQueues};
 pub use lost_paths::LostPaths;
+pub use natural_name::NaturalName;
 pub use paths::{
     DownwardHops, LinkPath, MAX_PATH_LINKS, NextHops, SwitchHop, UpwardHops, equal_cost_paths,
     next_hops, paths_between_nics,

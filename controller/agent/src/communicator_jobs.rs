@@ -5,9 +5,10 @@
 //! announcement, once the iteration is known, and finished iterations. Pure.
 //!
 //! What a plugin cannot know is assumed, and stated here: ranks are spread evenly over the hosts in
-//! their order, and every host sends as this one, to the ranks that are as far from its own. Where
-//! that would wrap around (a pipeline), or where several communicators send and only one of them is
-//! of all ranks, the operation that moves most bytes gives the pattern instead.
+//! their order, and every host sends as this one, to the ranks that are as far from its own, but for
+//! the trees of an all-reduce, which follow from the edges of the first host. Where that would wrap
+//! around (a pipeline), or where several communicators send and only one of them is of all ranks, the
+//! operation that moves most bytes gives the pattern instead.
 //! The work of an iteration is only known if the user states it (`CRUX_FLOP_PER_ITERATION`);
 //! without it the controller ranks the job last.
 
@@ -16,12 +17,13 @@ use std::collections::BTreeMap;
 use planner::{CollectiveDocument, CollectiveKind, JobDocument, RankTraffic};
 use topology::host_list::{self, HostListError};
 
-use crate::process_message::{CommunicatorTraffic, FinishedIteration, ProcessMessage};
+use crate::process_message::{CommunicatorTraffic, FinishedIteration, PeerTraffic, ProcessMessage};
 
 /// Communicators of all processes of this host that are remembered.
 const MAX_COMMUNICATORS: usize = 4_096;
-/// Pairs of ranks that an announcement names; a job of more is known by its pattern.
-const MAX_RANK_PAIRS: usize = 16_384;
+/// Pairs of ranks that an announcement names, of 17 to 26 bytes each, where the controller takes 1 MiB;
+/// a job of more is known by its pattern. All ranks of 64 hosts of eight NICs have 32,256.
+const MAX_RANK_PAIRS: usize = 40_000;
 /// Iterations that one message may stand for.
 const MAX_ITERATIONS: f64 = 1_000.0;
 
@@ -75,6 +77,8 @@ pub struct CommunicatorJobs {
 struct ReportedProgress {
     process: u64,
     iterations: f64,
+    /// What all hosts send, by what this one does.
+    hosts: f64,
 }
 
 impl CommunicatorJobs {
@@ -135,8 +139,10 @@ impl CommunicatorJobs {
         let mut messages = Vec::new();
         if !self.announced.contains_key(&id) {
             let document = self.announce(&id, traffic, &measured)?;
+            let all_hosts = bytes_of_all_hosts(&document, measured.host_bytes, traffic.host_count);
             messages.push(ProcessMessage::Job(Box::new(document)));
-            let progress = ReportedProgress { process, iterations: 0.0 };
+            let hosts = all_hosts / measured.host_bytes.max(1.0);
+            let progress = ReportedProgress { process, iterations: 0.0, hosts };
             self.announced.insert(id.clone(), progress);
         }
         let progress = self.announced.get_mut(&id).filter(|job| job.process == process);
@@ -153,7 +159,7 @@ impl CommunicatorJobs {
             compute_seconds: measured.seconds - measured.communication_seconds,
             communication_seconds: measured.communication_seconds,
             slot_offset_seconds: None,
-            bytes: Some(measured.host_bytes * f64::from(traffic.host_count)),
+            bytes: Some(measured.host_bytes * progress.hosts),
         };
         let finished = std::iter::repeat_n(iteration, complete as usize);
         messages.extend(finished.map(ProcessMessage::Iteration));
@@ -172,31 +178,46 @@ impl CommunicatorJobs {
             return Err(CommunicatorError::HostCount { listed: hosts.len(), counted });
         }
         let gpus = traffic.ranks.div_ceil(counted);
-        let bytes = operation_bytes(measured.kind, measured.host_bytes, counted);
-        let collective =
-            CollectiveDocument { bytes: Some(bytes), ..CollectiveDocument::new(measured.kind) };
-        let rank_traffic = match measured.kind {
-            CollectiveKind::Pipeline => Vec::new(),
-            _ => self.rank_traffic(traffic, measured),
-        };
-        let sends = counted > 1 && bytes > 0.0;
-        Ok(JobDocument {
+        let mut job = JobDocument {
             id: id.to_owned(),
             gpus: hosts.into_iter().map(|host| (host, gpus)).collect(),
             flop_per_iteration: traffic.flop_per_iteration,
-            collective: (sends && rank_traffic.is_empty()).then_some(collective),
-            rank_traffic,
             ..JobDocument::default()
-        })
+        };
+        if counted < 2 || measured.host_bytes <= 0.0 {
+            return Ok(job);
+        }
+        let sent = match measured.kind {
+            CollectiveKind::Pipeline => None,
+            _ => self.sent_by_own_ranks(traffic, measured),
+        };
+        match sent {
+            Some(sent) if measured.kind == CollectiveKind::RingAllReduce => {
+                match ring_and_trees(&sent, gpus, counted) {
+                    Some(operations) => job.collectives = operations,
+                    None => job.rank_traffic = from_every_host(&sent, gpus, counted),
+                }
+            }
+            Some(sent) => job.rank_traffic = from_every_host(&sent, gpus, counted),
+            None => {
+                let bytes =
+                    operation_bytes(measured.kind, measured.host_bytes, counted, traffic.ranks);
+                job.collective = Some(CollectiveDocument {
+                    bytes: Some(bytes),
+                    ..CollectiveDocument::new(measured.kind)
+                });
+            }
+        }
+        Ok(job)
     }
 
-    /// What ranks send to each other in an iteration, if all that is sent is sent in the widest
-    /// communicator, of which every rank of this host is known: that of this host, from every host.
-    fn rank_traffic(
+    /// What ranks of this host send to others in an iteration, if all that is sent is sent in the
+    /// widest communicator, of which every rank of this host is known.
+    fn sent_by_own_ranks(
         &self,
         widest: &CommunicatorTraffic,
         measured: &MeasuredIteration,
-    ) -> Vec<RankTraffic> {
+    ) -> Option<Vec<RankTraffic>> {
         let (ranks, hosts) = (widest.ranks, widest.host_count);
         let per_host = ranks.div_ceil(hosts.max(1));
         let own = self.latest.iter().filter(|(key, _)| key.communicator == widest.id);
@@ -207,26 +228,22 @@ impl CommunicatorJobs {
             && (sent - measured.host_bytes).abs() <= 1e-6 * measured.host_bytes;
         let peers: usize = own.iter().map(|traffic| traffic.peers.len()).sum();
         if !is_all || peers * hosts as usize > MAX_RANK_PAIRS {
-            return Vec::new();
+            return None;
         }
-        let mut pairs = Vec::new();
-        for host in 0..hosts {
-            let shifted = |rank: u32| (rank + host * per_host) % ranks;
-            for traffic in &own {
-                let all: u64 = traffic.peers.iter().map(|peer| peer.bytes).sum();
-                let bytes = bytes_in(traffic, measured.seconds) / all.max(1) as f64;
-                pairs.extend(traffic.peers.iter().filter(|peer| peer.rank < ranks).map(|peer| {
-                    RankTraffic {
-                        src: shifted(traffic.rank % ranks),
-                        dst: shifted(peer.rank),
-                        bytes: bytes * peer.bytes as f64,
-                        overlap_from: None,
-                    }
-                }));
-            }
-        }
-        pairs.retain(|sent| sent.bytes > 0.0);
-        pairs
+        let of_rank = |traffic: &CommunicatorTraffic| {
+            let all: u64 = traffic.peers.iter().map(|peer| peer.bytes).sum();
+            let share = bytes_in(traffic, measured.seconds) / all.max(1) as f64;
+            let src = traffic.rank % ranks;
+            let known = traffic.peers.iter().filter(|peer| peer.rank < ranks && peer.bytes > 0);
+            let pair = |peer: &PeerTraffic| RankTraffic {
+                src,
+                dst: peer.rank,
+                bytes: share * peer.bytes as f64,
+                overlap_from: None,
+            };
+            known.map(pair).collect::<Vec<_>>()
+        };
+        Some(own.into_iter().flat_map(of_rank).collect())
     }
 
     fn hosts(&self, traffic: &CommunicatorTraffic) -> Result<Vec<String>, CommunicatorError> {
@@ -282,14 +299,94 @@ struct MeasuredIteration {
 
 /// What a rank sends in `seconds`: a communicator may repeat a shorter iteration than the job.
 fn bytes_in(traffic: &CommunicatorTraffic, seconds: f64) -> f64 {
+    let of_window = |bytes: u64| bytes as f64 * seconds / traffic.window_seconds.max(seconds);
     let own = traffic.iteration.filter(|iteration| iteration.seconds > 0.0);
     match own {
-        Some(own) => own.bytes * (seconds / own.seconds).round().max(1.0),
-        None => {
-            let sent: u64 = traffic.peers.iter().map(|peer| peer.bytes).sum();
-            sent as f64 * seconds / traffic.window_seconds.max(seconds)
+        Some(own) => {
+            let repeated = (seconds / own.seconds).round().max(1.0);
+            own.bytes * repeated + of_window(traffic.foreign_bytes)
         }
+        None => of_window(traffic.peers.iter().map(|peer| peer.bytes).sum()),
     }
+}
+
+/// What the ranks of the first host send, from every host to those at the same distance.
+fn from_every_host(sent: &[RankTraffic], per_host: u32, hosts: u32) -> Vec<RankTraffic> {
+    let ranks = per_host * hosts;
+    let shifted = |rank: u32, host: u32| (rank + host * per_host) % ranks;
+    let of_host = |host: u32| {
+        sent.iter().map(move |pair| RankTraffic {
+            src: shifted(pair.src, host),
+            dst: shifted(pair.dst, host),
+            ..*pair
+        })
+    };
+    (0..hosts).flat_map(of_host).collect()
+}
+
+/// The all-reduces by ring and by tree of which these bytes of the first host are; none where no tree
+/// is among them. In a ring, the host sends to the second one; along each of its edges in the two trees,
+/// half of the buffer. Between two hosts, trees send as a ring does.
+fn ring_and_trees(
+    sent: &[RankTraffic],
+    per_host: u32,
+    hosts: u32,
+) -> Option<Vec<CollectiveDocument>> {
+    let mut by_host: BTreeMap<u32, f64> = BTreeMap::new();
+    for pair in sent {
+        *by_host.entry(pair.dst / per_host).or_default() += pair.bytes;
+    }
+    let all: f64 = by_host.values().sum();
+    let edges = edges_of_first_host(hosts);
+    let beyond = |places: &BTreeMap<u32, f64>| -> f64 {
+        places.iter().filter(|(place, _)| **place != 1).map(|(_, amount)| amount).sum()
+    };
+    let half = beyond(&by_host) / beyond(&edges);
+    let is_apart = |(host, count): (&u32, &f64)| {
+        let bytes = by_host.get(host).copied().unwrap_or(0.0);
+        *host != 1 && (bytes - count * half).abs() > 0.01 * all
+    };
+    let is_elsewhere = by_host.keys().any(|host| *host != 1 && !edges.contains_key(host));
+    if !half.is_finite() || half <= 0.01 * all || is_elsewhere || edges.iter().any(is_apart) {
+        return None;
+    }
+    let known = |places: &BTreeMap<u32, f64>| places.get(&1).copied().unwrap_or(0.0);
+    let around = known(&by_host) - half * known(&edges);
+    if around < -0.01 * all {
+        return None;
+    }
+    let operation =
+        |kind, bytes| CollectiveDocument { bytes: Some(bytes), ..CollectiveDocument::new(kind) };
+    let mut operations = vec![operation(CollectiveKind::TreeAllReduce, 2.0 * half)];
+    if around > 0.01 * all {
+        let kind = CollectiveKind::RingAllReduce;
+        operations.push(operation(kind, operation_bytes(kind, around, hosts, per_host * hosts)));
+    }
+    Some(operations)
+}
+
+/// How many edges of the two trees lead from the first host to others.
+fn edges_of_first_host(hosts: u32) -> BTreeMap<u32, f64> {
+    let mut edges = BTreeMap::new();
+    for (_, to) in planner::tree_edges(hosts as usize).into_iter().filter(|(from, _)| *from == 0) {
+        *edges.entry(to as u32).or_default() += 1.0;
+    }
+    edges
+}
+
+/// What all hosts send in an iteration in which the first sends `host_bytes`: the end of a pipeline
+/// sends half of what hosts in between do, and the edges of trees are not spread evenly.
+fn bytes_of_all_hosts(job: &JobDocument, host_bytes: f64, hosts: u32) -> f64 {
+    let n = f64::from(hosts);
+    let beyond = |one: &CollectiveDocument| {
+        let of_first = match one.kind {
+            CollectiveKind::Pipeline => 1.0,
+            CollectiveKind::TreeAllReduce => edges_of_first_host(hosts).values().sum::<f64>() / 2.0,
+            _ => return None,
+        };
+        one.bytes.map(|bytes| bytes * (2.0 * (n - 1.0) - n * of_first))
+    };
+    host_bytes * n + job.all_collectives().filter_map(beyond).sum::<f64>()
 }
 
 /// The pattern of the function with the most bytes in communicators that use the network.
@@ -312,20 +409,19 @@ fn busiest_kind(of_job: &[&CommunicatorTraffic]) -> CollectiveKind {
     }
 }
 
-/// Bytes of the operation of which each of `hosts` sends `host_bytes` on average: the inverse of
-/// what the planner derives from a collective.
-fn operation_bytes(kind: CollectiveKind, host_bytes: f64, hosts: u32) -> f64 {
-    let n = f64::from(hosts);
+/// Bytes of the operation of which the first of `hosts` sends `host_bytes`, with so many ranks in all:
+/// the inverse of what the planner derives from a collective.
+fn operation_bytes(kind: CollectiveKind, host_bytes: f64, hosts: u32, ranks: u32) -> f64 {
     if hosts < 2 {
         return 0.0;
     }
+    let around = |n: u32| f64::from(n) / f64::from(n - 1);
+    let each = f64::from(ranks) / f64::from(hosts);
     match kind {
-        CollectiveKind::RingAllReduce | CollectiveKind::Pipeline => {
-            host_bytes * n / (2.0 * (n - 1.0))
-        }
-        CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
-            host_bytes * n / (n - 1.0)
-        }
+        CollectiveKind::RingAllReduce => host_bytes * around(ranks) / 2.0,
+        CollectiveKind::AllGather | CollectiveKind::ReduceScatter => host_bytes * around(ranks),
+        CollectiveKind::AllToAll => host_bytes * around(hosts) / each,
+        CollectiveKind::Pipeline | CollectiveKind::TreeAllReduce => host_bytes,
     }
 }
 
@@ -375,8 +471,8 @@ mod tests {
         assert_eq!(job.gpus, [("h1".to_owned(), 8), ("h2".to_owned(), 8)].into());
         let collective = job.collective.as_ref().unwrap();
         assert_eq!(collective.kind, CollectiveKind::RingAllReduce);
-        // A ring of two hosts sends as many bytes as the operation has.
-        assert_eq!(collective.bytes, Some(6e9));
+        // An edge of a ring of 16 ranks carries 15/8 of the operation.
+        assert_eq!(collective.bytes, Some(3.2e9));
         assert_eq!((one.seconds, one.bytes), (0.4, Some(12e9)));
         assert_eq!((one.compute_seconds, one.communication_seconds), (0.2, 0.2));
         // 2.5 iterations a second: two and then three.

@@ -26,6 +26,8 @@ mod job_monitor;
 pub mod job_spool;
 pub mod kernel_dscp;
 pub mod kubernetes;
+#[cfg(test)]
+mod nccl_stand_in;
 pub mod nic_counters;
 pub mod nic_observation;
 pub mod process_job;

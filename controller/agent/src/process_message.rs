@@ -73,7 +73,8 @@ pub struct CommunicatorTraffic {
     pub operations: Vec<OperationTraffic>,
     /// Events that the process has lost since its start.
     pub dropped_events: u64,
-    /// Bytes sent for other processes of this host.
+    /// Of the bytes to peers, those sent for other processes of this host, which are of none of the
+    /// iteration's operations.
     pub foreign_bytes: u64,
     /// Whether the communicator was closed.
     pub is_last: bool,

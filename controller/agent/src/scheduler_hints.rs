@@ -110,8 +110,8 @@ fn parse_number(text: &str) -> Option<f64> {
 fn parse_collective(name: &str) -> Result<CollectiveKind, String> {
     let text: StrDeserializer<'_, ValueError> = StrDeserializer::new(name);
     CollectiveKind::deserialize(text).map_err(|_| {
-        "no such collective; there are ring_all_reduce, all_gather, reduce_scatter, all_to_all \
-         and pipeline"
+        "no such collective; there are ring_all_reduce, tree_all_reduce, all_gather, \
+         reduce_scatter, all_to_all and pipeline"
             .to_owned()
     })
 }

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use topology::{Fabric, Finding, HostId};
 
-pub use self::collective::{CollectiveDocument, CollectiveKind, RankGroups};
+pub use self::collective::{CollectiveDocument, CollectiveKind, RankGroups, tree_edges};
 pub use self::flows::MAX_CHANNELS;
 use self::flows::{FlowDrafts, StatedPorts, build_flows};
 pub use self::gpu_assignment::lowest_gpus;

@@ -62,7 +62,7 @@ pub use input_digest::ComparedInputs;
 pub use interrupt::Interrupt;
 pub use jobs_document::{
     CollectiveDocument, CollectiveKind, FlowDocument, JobDocument, JobsDocument, MAX_CHANNELS,
-    RankGroups, RankTraffic, ResolvedJobs, lowest_gpus,
+    RankGroups, RankTraffic, ResolvedJobs, lowest_gpus, tree_edges,
 };
 pub use learned_flows::{
     ConnectionOwner, LearnedConnection, NicOwners, find_counted_pairs, place_learned_flows,

@@ -18,6 +18,7 @@ use crate::export::facts;
 use crate::fabric::{Fabric, LinkScheduler, Tier};
 use crate::finding::{count_noun, list_names};
 use crate::ids::SwitchId;
+use crate::natural_name::NaturalName;
 use crate::spec::{
     CABLES_OF_NIC, FabricDocument, HostDocument, LinkDocument, PORTS_REMEDY, SwitchDocument,
 };
@@ -270,7 +271,7 @@ impl Inventory {
             let own = interfaces.get(host.name.as_str());
             let name = |number: usize| {
                 let name = own.and_then(|own| own.keys().nth(number));
-                name.map(|name| name.text.to_owned()).ok_or_else(|| refuse(list))
+                name.map(|name| name.text().to_owned()).ok_or_else(|| refuse(list))
             };
             let pairs = facts::read_bonds(list).map_err(refuse)?;
             let mut seen = BTreeSet::new();
@@ -317,7 +318,7 @@ impl Inventory {
         for (device, mut names) in self.interfaces_by_device() {
             let is_host = hosts.contains_key(device);
             let bonds = hosts.get(device).map(|host| &host.bonds);
-            names.retain(|name, _| bonds.is_none_or(|bonds| !bonds.contains_key(name.text)));
+            names.retain(|name, _| bonds.is_none_or(|bonds| !bonds.contains_key(name.text())));
             let written: Vec<Option<u32>> = names
                 .iter()
                 .map(|(name, stated)| stated.or_else(|| name.last_number().filter(is_usual_port)))
@@ -335,7 +336,7 @@ impl Inventory {
                     port => port + 1,
                 };
                 let port = written.filter(|_| is_written).unwrap_or(port);
-                ports.insert((device.to_owned(), name.text.to_owned()), port);
+                ports.insert((device.to_owned(), name.text().to_owned()), port);
             }
             for (second, first) in bonds.into_iter().flatten() {
                 let of_first = ports.get(&(device.to_owned(), first.clone())).copied();
@@ -630,34 +631,6 @@ impl GeneratedAddresses {
                 return ip.to_string();
             }
         }
-    }
-}
-
-/// A name of an interface, ordered by its numbers.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct NaturalName<'a> {
-    /// Texts and the numbers that follow them.
-    parts: Vec<(&'a str, Option<u32>)>,
-    text: &'a str,
-}
-
-impl<'a> NaturalName<'a> {
-    fn of(text: &'a str) -> Self {
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while !rest.is_empty() {
-            let digits = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-            let (word, tail) = rest.split_at(digits);
-            let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
-            let (number, tail) = tail.split_at(end);
-            parts.push((word, number.parse().ok()));
-            rest = tail;
-        }
-        Self { parts, text }
-    }
-
-    fn last_number(&self) -> Option<u32> {
-        self.parts.last()?.1
     }
 }
 

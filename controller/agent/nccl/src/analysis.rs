@@ -3,6 +3,7 @@
 //! Pure: the reporter's thread feeds events and takes messages. Everything is bounded:
 //! communicators, operations that are remembered, peers of a communicator.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -26,8 +27,6 @@ const LONGEST_PAUSE: f64 = 2.0;
 #[derive(Debug, Default)]
 pub struct TrafficAnalysis {
     communicators: BTreeMap<u32, CommunicatorTraffic>,
-    /// Sent for other processes of this host (PXN), whose communicators are unknown here.
-    foreign_bytes: u64,
     /// Events of communicators that are not analysed.
     unassigned: u64,
 }
@@ -38,6 +37,8 @@ struct CommunicatorTraffic {
     history: VecDeque<MeasuredOperation>,
     /// Since the last message.
     peers: BTreeMap<u32, u64>,
+    /// Of these, for other processes of this host.
+    foreign_bytes: u64,
     functions: BTreeMap<NcclFunction, OperationTotals>,
     busy_ns: u64,
     /// Until when busy time is counted.
@@ -61,6 +62,7 @@ impl TrafficAnalysis {
         let traffic = CommunicatorTraffic {
             history: VecDeque::new(),
             peers: BTreeMap::new(),
+            foreign_bytes: 0,
             functions: BTreeMap::new(),
             busy_ns: 0,
             busy_until_ns: now_ns,
@@ -81,17 +83,30 @@ impl TrafficAnalysis {
 
     /// Adds an event to the traffic of its communicator.
     pub fn apply_event(&mut self, event: &NcclEvent) {
-        let communicator = match event {
-            NcclEvent::Operation { communicator, .. } => Some(*communicator),
-            NcclEvent::Transfer { communicator, .. } => *communicator,
-        };
-        match (communicator.and_then(|number| self.communicators.get_mut(&number)), event) {
-            (Some(traffic), event) => traffic.apply_event(event),
-            (None, NcclEvent::Transfer { communicator: None, bytes, .. }) => {
-                self.foreign_bytes += bytes;
+        let known = match event {
+            NcclEvent::Operation { communicator, .. }
+            | NcclEvent::Transfer { communicator: Some(communicator), .. } => {
+                self.communicators.get_mut(communicator)
             }
-            (None, _) => self.unassigned += 1,
+            NcclEvent::Transfer { communicator: None, bytes, .. } => {
+                let widest = self.widest_communicator();
+                widest.map(|traffic| {
+                    traffic.foreign_bytes += bytes;
+                    traffic
+                })
+            }
+        };
+        match known {
+            Some(traffic) => traffic.apply_event(event),
+            None => self.unassigned += 1,
         }
+    }
+
+    /// The communicator whose ranks name the receivers of what is sent for other processes (PXN): NCCL
+    /// does not say which one it is, and they share the one of all ranks.
+    fn widest_communicator(&mut self) -> Option<&mut CommunicatorTraffic> {
+        let several = self.communicators.values_mut().filter(|traffic| traffic.info.hosts > 1);
+        several.max_by_key(|traffic| (traffic.info.ranks, Reverse(traffic.info.number)))
     }
 
     /// A message for each communicator about the time since its last one.
@@ -101,17 +116,13 @@ impl TrafficAnalysis {
         dropped: u64,
         job: &JobEnvironment,
     ) -> Vec<CommunicatorMessage> {
-        let foreign_bytes = std::mem::take(&mut self.foreign_bytes);
         let dropped = dropped + self.unassigned;
-        let mut messages: Vec<CommunicatorMessage> = self
+        let messages: Vec<CommunicatorMessage> = self
             .communicators
             .values_mut()
             .map(|traffic| traffic.take_message(now_ns, job))
             .map(|message| CommunicatorMessage { dropped_events: dropped, ..message })
             .collect();
-        if let Some(first) = messages.first_mut() {
-            first.foreign_bytes = foreign_bytes;
-        }
         self.communicators.retain(|_, traffic| !traffic.is_closed);
         messages
     }
@@ -204,7 +215,7 @@ impl CommunicatorTraffic {
                 })
                 .collect(),
             dropped_events: 0,
-            foreign_bytes: 0,
+            foreign_bytes: std::mem::take(&mut self.foreign_bytes),
             is_last: self.is_closed,
         }
     }
@@ -240,6 +251,37 @@ mod tests {
 
     /// As seen: four equal operations at once, then a second of computation. They were taken for
     /// iterations of a millisecond, and the agent reported 326 of them in a second.
+    #[test]
+    fn what_is_sent_for_others_counts_by_its_receivers_and_delays_nobody() {
+        let mut analysis = TrafficAnalysis::default();
+        let info = |number, hosts, ranks| CommunicatorInfo {
+            number,
+            id: 1 + u64::from(number),
+            name: String::new(),
+            hosts,
+            ranks,
+            rank: 0,
+        };
+        for of in [info(0, 1, 64), info(1, 2, 16), info(2, 8, 64), info(3, 8, 64)] {
+            assert!(analysis.open_communicator(of, 0));
+        }
+        for peer in [8, 8, 16] {
+            analysis.apply_event(&NcclEvent::Transfer {
+                communicator: None,
+                operation: None,
+                peer,
+                bytes: 1_000,
+                began_ns: 0,
+                ended_ns: MILLISECOND,
+            });
+        }
+        let messages = analysis.take_messages(MILLISECOND, 0, &JobEnvironment::default());
+        let foreign: Vec<u64> = messages.iter().map(|message| message.foreign_bytes).collect();
+        assert_eq!(foreign, [0, 0, 3_000, 0]);
+        let peers: Vec<_> = messages[2].peers.iter().map(|peer| (peer.rank, peer.bytes)).collect();
+        assert_eq!(peers, [(8, 2_000), (16, 1_000)]);
+    }
+
     #[test]
     fn a_burst_before_a_pause_is_no_iteration() {
         let burst: Vec<u64> = (100..106).collect();

@@ -35,7 +35,8 @@ pub struct CommunicatorMessage {
     pub operations: Vec<OperationMessage>,
     /// Events of this process that were lost since it started.
     pub dropped_events: u64,
-    /// Bytes sent for other processes of this host (PXN); in one message of a process.
+    /// Of the bytes to peers, those sent for other processes of this host (PXN), which are of none of
+    /// the iteration's operations.
     pub foreign_bytes: u64,
     /// Whether the communicator was closed.
     pub is_last: bool,

@@ -215,7 +215,7 @@ def job_traffic(groups, world, ranks_per_host):
     if total <= 0.0:
         return 0.0, None
     operation = max(by_operation, key=lambda name: (by_operation[name], name))
-    return total, collective(operation, total / hosts, hosts, groups)
+    return total, collective(operation, total / hosts, hosts, world, groups)
 
 
 def collective_of_one_host(groups):
@@ -228,7 +228,7 @@ def collective_of_one_host(groups):
     return {"kind": kind, "bytes": float(size)}
 
 
-def collective(operation, sent_by_host, hosts, groups):
+def collective(operation, sent_by_host, hosts, world, groups):
     """A collective of a jobs document of which each host sends `sent_by_host` on average."""
     kinds = {"all_to_all": "all_to_all", "all_gather": "all_gather", "send": "pipeline"}
     kind = kinds.get(operation, "ring_all_reduce")
@@ -237,5 +237,8 @@ def collective(operation, sent_by_host, hosts, groups):
         # FSDP does both: together they are what a ring all-reduce sends.
         both = {"all_gather", "reduce_scatter"} <= names
         kind = "ring_all_reduce" if both else operation
-    twice = 2.0 if kind in ("ring_all_reduce", "pipeline") else 1.0
-    return {"kind": kind, "bytes": sent_by_host * hosts / (twice * (hosts - 1))}
+    if kind in ("ring_all_reduce", "all_gather", "reduce_scatter"):
+        name = "all_reduce" if kind == "ring_all_reduce" else kind
+        return {"kind": kind, "bytes": sent_by_host / sent_bytes(name, 1.0, world)}
+    operation = "send" if kind == "pipeline" else kind
+    return {"kind": kind, "bytes": sent_by_host / host_bytes(operation, 1.0, hosts, world)}

@@ -2,13 +2,15 @@
 
 Every group of rank 0 stands for those alike all over the job: with tensor groups of 8, there are
 world/8 of them. Rings pass the ranks of a host one after the other and have a channel for each of
-these, which leaves a host by the rank by which it enters it, as those of NCCL do.
+these, which leaves a host by the rank by which it enters it; and what is for a rank elsewhere leaves by
+the rank of the same place in the host, whoever sends it (PXN), as those of NCCL do.
 """
 
 from .process_groups import sent_bytes
 
-# Pairs of ranks that an announcement names; a job of more is known by one collective.
-MAX_PAIRS = 16_384
+# Pairs of ranks that an announcement names, a line to the agent of at most 256 KiB; a job of more is
+# known by the operations of its groups.
+MAX_PAIRS = 2_048
 
 # Parts of the computation between which operations begin at different times.
 APART = 0.1
@@ -16,7 +18,7 @@ APART = 0.1
 
 def rank_traffic(groups, world, ranks_per_host):
     """Pairs of ranks on different hosts with what they send in the time of `groups`, as a jobs
-    document has them; empty if the groups do not add up to the job, or there are too many."""
+    document has them; empty if there are too many."""
     sent = {}
     begin_apart = begin_at_different_times(groups, ranks_per_host)
     for group in groups:
@@ -28,15 +30,40 @@ def rank_traffic(groups, world, ranks_per_host):
                 copies = stage_pairs(group.ranks, world)
             else:
                 copies = alike_groups(group.ranks, world)
-            for ranks in copies or ():
+            for ranks in copies:
                 for pair, size_sent in pairs_of(operation, size, ranks, ranks_per_host):
                     key = (pair, group.overlap_from[operation] if begin_apart else None)
                     sent[key] = sent.get(key, 0.0) + size_sent
-            if not copies or len(sent) > MAX_PAIRS:
-                return []
+                if len(sent) > MAX_PAIRS:
+                    return []
     crossing = [(*key, size) for key, size in sent.items() if size > 0.0]
     crossing.sort(key=lambda item: (item[0], item[1] or 0.0))
     return [one_pair(*item) for item in crossing]
+
+
+def group_collectives(groups, world, ranks_per_host):
+    """The operations of groups that cross hosts, as `collectives` of a jobs document; empty if the
+    ranks of one are not equally far from each other, or such groups do not add up to the job."""
+    begin_apart = begin_at_different_times(groups, ranks_per_host)
+    stated = []
+    for group in groups:
+        if group.host_count(ranks_per_host) < 2:
+            continue
+        for operation, (_, size) in group.operations.items():
+            count, stride = len(group.ranks), group.ranks[1] - group.ranks[0]
+            if operation == "send" and count == 2:
+                count = world // stride
+            first = group.ranks[0]
+            regular = range(first, first + len(group.ranks) * stride, stride) if stride > 0 else ()
+            if group.ranks != tuple(regular) or world % (count * stride) != 0:
+                return []
+            known = {"kind": KINDS.get(operation, "all_gather"), "bytes": float(size)}
+            if count < world:
+                known["groups"] = {"size": count, "stride": stride}
+            if begin_apart:
+                known["overlap_from"] = group.overlap_from[operation]
+            stated.append(known)
+    return stated
 
 
 def one_pair(pair, begin, size):
@@ -53,16 +80,14 @@ def begin_at_different_times(groups, ranks_per_host):
 
 
 def alike_groups(ranks, world):
-    """The groups of the shape of this one that together are all ranks; none if they are not."""
+    """The groups of the shape of this one that the job has room for: all ranks are in one, but for
+    groups such as those of the first and the last stage of a pipeline."""
     covered, copies = set(), []
     for start in range(world):
-        if start in covered:
-            continue
         copy = [rank - ranks[0] + start for rank in ranks]
-        if max(copy) >= world or covered.intersection(copy):
-            return []
-        covered.update(copy)
-        copies.append(copy)
+        if max(copy) < world and not covered.intersection(copy):
+            covered.update(copy)
+            copies.append(copy)
     return copies
 
 
@@ -82,10 +107,13 @@ def pipeline_pairs(_, size, ranks, ranks_per_host):
 
 def all_pairs(_, size, ranks, ranks_per_host):
     """Each rank sends an equal part of what it holds to every other."""
+    members = frozenset(ranks)
     for src in ranks:
         for dst in ranks:
-            if src // ranks_per_host != dst // ranks_per_host:
-                yield (src, dst), size / len(ranks)
+            host = src // ranks_per_host
+            if host != dst // ranks_per_host:
+                beside = host * ranks_per_host + dst % ranks_per_host
+                yield (beside if beside in members else src, dst), size / len(ranks)
 
 
 def ring_pairs(operation, size, ranks, ranks_per_host):
@@ -103,3 +131,11 @@ def ring_pairs(operation, size, ranks, ranks_per_host):
 
 # How the pairs of a group follow from an operation; all others are rings.
 PATTERNS = {"send": pipeline_pairs, "all_to_all": all_pairs}
+
+# The kinds that documents have for them; all others send around a ring once.
+KINDS = {
+    "all_reduce": "ring_all_reduce",
+    "reduce_scatter": "reduce_scatter",
+    "all_to_all": "all_to_all",
+    "send": "pipeline",
+}

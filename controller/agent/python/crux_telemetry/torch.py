@@ -13,7 +13,7 @@ import os
 import time
 
 from .process_groups import GroupCounter, buffer_bytes, group_ranks, job_traffic
-from .rank_traffic import rank_traffic
+from .rank_traffic import group_collectives, rank_traffic
 from .reporter import Reporter
 from .start_slot import SlotKeeper
 
@@ -96,8 +96,11 @@ class IterationReporter:
                     for group in groups:
                         group.overlap_from = {}
                 by_rank = rank_traffic(groups, *self.spread)
+                by_group = [] if by_rank else group_collectives(groups, *self.spread)
                 if by_rank:
                     known["rank_traffic"] = by_rank
+                elif by_group:
+                    known["collectives"] = by_group
                 elif collective:
                     known["collective"] = collective
             self.reporter.job(self.job, self.gpus, **known)

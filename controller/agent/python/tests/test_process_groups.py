@@ -3,7 +3,7 @@
 import unittest
 
 from crux_telemetry.process_groups import GroupCounter, GroupTraffic, job_traffic
-from crux_telemetry.rank_traffic import rank_traffic
+from crux_telemetry.rank_traffic import group_collectives, rank_traffic
 from tests.ring_network import Distributed, ProcessGroup, RingNetwork, Tensor
 
 LAYERS = [Tensor(12_345_679), Tensor(4_000_001), Tensor(4_000_001), Tensor(7)]
@@ -90,10 +90,14 @@ class Volumes(unittest.TestCase):
                 self.assertLess(abs(total / sent - 1), 0.05)
                 self.assertEqual(collective["kind"], kind)
                 # What the planner derives from the collective is what was sent.
-                hosts_send = 2.0 if kind == "ring_all_reduce" else 1.0
-                planned = hosts_send * (hosts - 1) * collective["bytes"]
+                world = hosts * per_host
+                by_host = {
+                    "ring_all_reduce": 2.0 * (world - 1) / world,
+                    "all_to_all": (world - per_host) / world * per_host,
+                }
+                planned = by_host[kind] * hosts * collective["bytes"]
                 self.assertLess(abs(planned / sent - 1), 0.05)
-                by_rank = rank_traffic(groups, hosts * per_host, per_host)
+                by_rank = rank_traffic(groups, world, per_host)
                 together = sum(pair["bytes"] for pair in by_rank)
                 self.assertLess(abs(together / sent - 1), 0.05)
 
@@ -118,10 +122,10 @@ class Volumes(unittest.TestCase):
             return [(pair["bytes"], pair.get("overlap_from"))
                     for pair in pairs if (pair["src"], pair["dst"]) == (0, 2)]
 
-        self.assertEqual(of_first_pair((0.1, 0.6)), [(100.0, 0.1), (750.0, 0.6)])
+        self.assertEqual(of_first_pair((0.1, 0.6)), [(200.0, 0.1), (750.0, 0.6)])
         # Within what calls may be early or late, and where nobody knows.
-        self.assertEqual(of_first_pair((0.55, 0.6)), [(850.0, None)])
-        self.assertEqual(of_first_pair((None, 0.6)), [(850.0, None)])
+        self.assertEqual(of_first_pair((0.55, 0.6)), [(950.0, None)])
+        self.assertEqual(of_first_pair((None, 0.6)), [(950.0, None)])
 
     def test_groups_alike_are_all_over_the_job(self):
         # Data-parallel groups of two, one for each of the two ranks of a host.
@@ -131,10 +135,32 @@ class Volumes(unittest.TestCase):
         self.assertEqual({(pair["src"], pair["dst"]) for pair in pairs},
                          {(0, 2), (2, 0), (1, 3), (3, 1), (4, 6), (6, 4), (5, 7), (7, 5)})
         self.assertEqual({pair["bytes"] for pair in pairs}, {50.0})
-        # Groups that do not add up to all ranks are no basis.
-        odd = GroupTraffic((0, 3))
-        odd.add("all_gather", 100)
-        self.assertEqual(rank_traffic([odd], 4, 2), [])
+        # The first and the last of four stages share an embedding; those between do not.
+        ends = GroupTraffic((0, 6))
+        ends.add("all_gather", 100)
+        pairs = {(pair["src"], pair["dst"]) for pair in rank_traffic([ends], 8, 2)}
+        self.assertEqual(pairs, {(0, 6), (6, 0), (1, 7), (7, 1)})
+
+    def test_a_job_of_many_ranks_is_known_by_the_operations_of_its_groups(self):
+        world, sizes = 512, {"all_to_all": 400, "all_reduce": 1000}
+        everyone, pair, odd = GroupTraffic(range(world)), GroupTraffic((0, 128)), GroupTraffic((0, 1, 9))
+        for operation, size in sizes.items():
+            everyone.add(operation, size)
+        pair.add("send", 7)
+        odd.add("all_reduce", 5)
+        self.assertEqual(rank_traffic([everyone], world, 8), [])
+        self.assertEqual(group_collectives([everyone, pair], world, 8), [
+            {"kind": "all_to_all", "bytes": 400.0},
+            {"kind": "ring_all_reduce", "bytes": 1000.0},
+            {"kind": "pipeline", "bytes": 7.0, "groups": {"size": 4, "stride": 128}},
+        ])
+        self.assertEqual(group_collectives([everyone, odd], world, 8), [])
+
+    def test_what_is_for_a_rank_elsewhere_leaves_by_the_rank_of_its_place(self):
+        group = GroupTraffic(range(4))
+        group.add("all_to_all", 400)
+        pairs = {(pair["src"], pair["dst"]): pair["bytes"] for pair in rank_traffic([group], 4, 2)}
+        self.assertEqual(pairs, {(0, 2): 200.0, (1, 3): 200.0, (2, 0): 200.0, (3, 1): 200.0})
 
     def test_a_job_on_one_host_sends_nothing(self):
         sent, groups = train(1, 8, fsdp)

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use planner::JobDocument;
+use topology::NaturalName;
 
 use super::pod::{Pod, PodNaming};
 use crate::scheduler_hints::{self, HintError};
@@ -51,7 +52,10 @@ impl PodSet {
     pub fn jobs(&self, naming: &PodNaming) -> PodJobs {
         let mut jobs: BTreeMap<String, JobDocument> = BTreeMap::new();
         let mut problems: BTreeMap<String, BTreeSet<HintError>> = BTreeMap::new();
-        for pod in self.pods.values() {
+        // Frameworks number ranks as controllers number pods: 9 before 10.
+        let mut pods: Vec<&Pod> = self.pods.values().collect();
+        pods.sort_by_cached_key(|pod| NaturalName::of(&pod.metadata.name));
+        for pod in pods {
             let (Some(host), gpus @ 1..) = (pod.host(naming), pod.gpus(naming)) else { continue };
             let name = pod.job_name(naming);
             let job = jobs.entry(name.clone()).or_insert_with(|| JobDocument {
@@ -160,6 +164,17 @@ mod tests {
         assert_eq!(pods.jobs(&naming()).jobs[0].pods, ["2"]);
         pods.remove_pod(&parse(pod("b", "2", "h1.example.org", "Running")));
         assert_eq!(hosts(&pods), []);
+    }
+
+    #[test]
+    fn hosts_are_in_the_order_of_the_numbers_of_pods() {
+        let of = |number: u32| {
+            let (name, uid) = (format!("gpt-workers-0-{number}-x7k2p"), number.to_string());
+            parse(pod(&name, &uid, &format!("h{number}"), "Running"))
+        };
+        let pods = PodSet::from_iter([10, 2, 9, 1].map(of));
+        let job = pods.jobs(&naming()).jobs.remove(0);
+        assert_eq!(job.gpus.keys().collect::<Vec<_>>(), ["h1", "h2", "h9", "h10"]);
     }
 
     #[test]

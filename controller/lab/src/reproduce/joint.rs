@@ -201,16 +201,15 @@ impl PlacedJob {
         let name = |host: &u32| format!("h{host}");
         // Two GPUs have a NIC; where a job has one of the two, it has the NIC as well.
         let nics = self.gpus.iter().map(|gpu| gpu / 2).collect::<std::collections::BTreeSet<_>>();
-        let (channels, hosts) = (nics.len() as f64, self.hosts.len() as f64);
-        let bytes = volume * base * NIC_BYTES * channels * hosts / (2.0 * (hosts - 1.0));
+        let channels = nics.len() as f64;
         let gpus = self.gpus.len();
+        let ranks = (gpus * self.hosts.len()) as f64;
+        let bytes = volume * base * NIC_BYTES * channels * ranks / (2.0 * (ranks - 1.0));
         Ok(JobDocument {
             id: self.id.clone(),
             gpus: self.hosts.iter().map(|host| (name(host), gpus as u32)).collect(),
             gpu_indices: self.hosts.iter().map(|host| (name(host), self.gpus.to_vec())).collect(),
-            flop_per_iteration: Some(
-                profile.flop_per_gpu * gpus as f64 * hosts * base / profile.compute_seconds,
-            ),
+            flop_per_iteration: Some(profile.flop_per_gpu * ranks * base / profile.compute_seconds),
             compute_seconds: Some(compute_seconds),
             overlap_from: Some(set.overlap_from),
             collective: Some(CollectiveDocument {

@@ -74,6 +74,9 @@ impl<'a> PlacedJob<'a> {
         // Ranks are in the order of the hosts' numbers, so that rings enter and leave a leaf once.
         let mut in_order = self.hosts.to_vec();
         in_order.sort_by_key(|host| (host.len(), *host));
+        // Volumes are calibrated on a ring of hosts, and documents have one of ranks.
+        let around = |members: usize| (members as f64 - 1.0) / members as f64;
+        let ring = around(self.hosts.len()) / around(self.hosts.len() * self.gpus.len());
         Ok(JobDocument {
             id: self.id.clone(),
             gpus: in_order.into_iter().map(|host| (host.to_owned(), 2)).collect(),
@@ -81,7 +84,7 @@ impl<'a> PlacedJob<'a> {
             profile: Some(profile.name.clone()),
             compute_seconds: Some(profile.compute_seconds * jitter),
             collective: Some(CollectiveDocument {
-                bytes: Some(CALIBRATED.volume_of(self.model)? * self.volume),
+                bytes: Some(CALIBRATED.volume_of(self.model)? * self.volume * ring),
                 channels: Some(2),
                 ..CollectiveDocument::new(CollectiveKind::RingAllReduce)
             }),

@@ -158,6 +158,7 @@ fn run_line(files: &Files, at: SocketAddr, line: &str) -> Result<(), String> {
         ("10.0.0.1:9300", &*address),
         ("127.0.0.1:9300", &*address),
         ("/etc/crux", "etc"),
+        ("/etc/slurm", "etc"),
         ("/run/crux", "run"),
         ("/var/lib/crux", "state"),
         ("~/.local/state", "."),

@@ -1,9 +1,10 @@
 //! Flows of a collective operation, derived from its volume and the hosts of its job.
 //!
-//! Members of one host are one member of the ring, since they reach each other without the network.
-//! Hosts are in the order of ranks, which is that of `gpus` in the document. Channels take the NICs
-//! of the members' GPUs in turn and an equal share of the bytes, and leave a host by the NIC on which
-//! they enter it, as those of NCCL.
+//! A ring passes the ranks of a host one after the other and crosses to the next host once; its edge
+//! there carries what every edge does, so volumes follow from the number of ranks. Hosts are in the
+//! order of ranks, which is that of `gpus` in the document. Channels take the NICs of the members'
+//! GPUs in turn and an equal share of the bytes, and leave a host by the NIC on which they enter it,
+//! as those of NCCL.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,12 @@ impl CollectiveDocument {
     pub fn new(kind: CollectiveKind) -> Self {
         Self { kind, bytes: None, channels: None, groups: None, overlap_from: None }
     }
+
+    /// The groups of a pipeline whose stages are ranks, each of which sends over one connection.
+    pub(super) fn groups_of_stages(&self) -> Option<RankGroups> {
+        let is_of_ranks = self.kind == CollectiveKind::Pipeline && self.channels.is_none();
+        self.groups.filter(|_| is_of_ranks)
+    }
 }
 
 /// Groups of ranks as frameworks make them: of `size` ranks that are `stride` apart, until all ranks
@@ -64,7 +71,7 @@ impl RankGroups {
     }
 }
 
-/// Kinds of collective operation, with what each member sends; n is the number of hosts.
+/// Kinds of collective operation, with what a host sends over the network; n is the number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectiveKind {
@@ -74,8 +81,11 @@ pub enum CollectiveKind {
     AllGather,
     /// `(n-1)/n * bytes` to the next host of the ring.
     ReduceScatter,
-    /// `bytes / n` to every other host.
+    /// `bytes / n` from each rank to every other: `bytes` is what one rank holds.
     AllToAll,
+    /// `bytes / 2` to the parent, `bytes / 2` to each child, in each of two binary trees of the hosts:
+    /// leaves of one are inner nodes of the other (Sanders et al. 2009, as in NCCL).
+    TreeAllReduce,
     /// `bytes` to the next host (activations) and `bytes` back (their gradients); no ring.
     Pipeline,
 }
@@ -88,6 +98,7 @@ impl CollectiveKind {
             Self::RingAllReduce | Self::AllGather | Self::ReduceScatter => members,
             Self::AllToAll => members.saturating_mul(others),
             Self::Pipeline => 2 * others,
+            Self::TreeAllReduce => 4 * others,
         }
     }
 }
@@ -101,27 +112,36 @@ pub(super) struct HostTransfer {
     pub(super) bytes: f64,
 }
 
-/// The transfers of an operation on `bytes` among `hosts`; none for one host.
+/// The transfers of an operation on `bytes` among hosts with so many ranks each; none for one host.
 pub(super) fn collective_transfers(
     kind: CollectiveKind,
-    hosts: &[HostId],
+    members: &[(HostId, u32)],
     bytes: f64,
     channels: u32,
 ) -> Vec<HostTransfer> {
-    let n = hosts.len() as f64;
-    let (pairs, each) = match kind {
-        CollectiveKind::RingAllReduce => (ring_pairs(hosts), 2.0 * (n - 1.0) / n * bytes),
-        CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
-            (ring_pairs(hosts), (n - 1.0) / n * bytes)
-        }
-        CollectiveKind::AllToAll => (all_pairs(hosts), bytes / n),
-        CollectiveKind::Pipeline => (neighbour_pairs(hosts), bytes),
+    let ranks: f64 = members.iter().map(|(_, ranks)| f64::from(*ranks)).sum();
+    let around = (ranks - 1.0) / ranks * bytes;
+    let hosts: Vec<HostId> = members.iter().map(|(host, _)| *host).collect();
+    let each = |pairs: Vec<(HostId, HostId)>, bytes: f64| {
+        pairs.into_iter().map(|(src, dst)| (src, dst, bytes)).collect()
     };
-    let share = each / f64::from(channels);
-    pairs
-        .into_iter()
-        .flat_map(|(src, dst)| {
-            (0..channels).map(move |channel| HostTransfer { src, dst, channel, bytes: share })
+    let sent: Vec<(HostId, HostId, f64)> = match kind {
+        CollectiveKind::RingAllReduce => each(ring_pairs(&hosts), 2.0 * around),
+        CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
+            each(ring_pairs(&hosts), around)
+        }
+        CollectiveKind::AllToAll => all_pairs(members, bytes / ranks),
+        CollectiveKind::Pipeline => each(neighbour_pairs(&hosts), bytes),
+        CollectiveKind::TreeAllReduce => {
+            let edges = tree_edges(hosts.len()).into_iter();
+            each(edges.map(|(src, dst)| (hosts[src], hosts[dst])).collect(), bytes / 2.0)
+        }
+    };
+    let share = 1.0 / f64::from(channels);
+    sent.into_iter()
+        .flat_map(|(src, dst, bytes)| {
+            let bytes = bytes * share;
+            (0..channels).map(move |channel| HostTransfer { src, dst, channel, bytes })
         })
         .collect()
 }
@@ -133,12 +153,35 @@ fn ring_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
     hosts.iter().copied().zip(hosts.iter().copied().cycle().skip(1)).collect()
 }
 
-fn all_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
-    hosts
-        .iter()
-        .flat_map(|src| hosts.iter().map(move |dst| (*src, *dst)))
-        .filter(|(src, dst)| src != dst)
+/// Every pair of hosts, with `each` bytes from every rank of one to every rank of the other.
+fn all_pairs(members: &[(HostId, u32)], each: f64) -> Vec<(HostId, HostId, f64)> {
+    let pairs = members.iter().flat_map(|src| members.iter().map(move |dst| (src, dst)));
+    pairs
+        .filter(|(src, dst)| src.0 != dst.0)
+        .map(|(src, dst)| (src.0, dst.0, each * f64::from(src.1) * f64::from(dst.1)))
         .collect()
+}
+
+/// Both ways of every edge of the two trees of so many hosts, each by its place among them. The second is
+/// the first of the hosts in reverse, or, where their number is odd, shifted by one.
+pub fn tree_edges(hosts: usize) -> Vec<(usize, usize)> {
+    let second = |place: usize| match hosts.is_multiple_of(2) {
+        true => hosts - 1 - place,
+        false => (place + 1) % hosts,
+    };
+    let edges = (1..hosts).map(|place| (place, binary_tree_parent(place, hosts)));
+    edges
+        .flat_map(|(child, parent)| [(child, parent), (second(child), second(parent))])
+        .flat_map(|(child, parent)| [(child, parent), (parent, child)])
+        .collect()
+}
+
+/// The parent of a member other than 0 in a tree of `n` in which every other member is a leaf: one of
+/// the two neighbours at twice the distance of its lowest bit, the lower where the higher is none.
+fn binary_tree_parent(member: usize, n: usize) -> usize {
+    let bit = member & member.wrapping_neg();
+    let lower = member ^ bit;
+    Some(lower | (bit << 1)).filter(|higher| *higher < n).unwrap_or(lower)
 }
 
 fn neighbour_pairs(hosts: &[HostId]) -> Vec<(HostId, HostId)> {
@@ -150,7 +193,7 @@ mod tests {
     use super::*;
 
     fn check(kind: CollectiveKind, hosts: u32, channels: u32, expect: &[(u32, u32, u32, f64)]) {
-        let hosts: Vec<HostId> = (0..hosts).map(HostId).collect();
+        let hosts: Vec<(HostId, u32)> = (0..hosts).map(|host| (HostId(host), 1)).collect();
         let found = collective_transfers(kind, &hosts, 12.0, channels);
         let found: Vec<_> = found.iter().map(|t| (t.src.0, t.dst.0, t.channel, t.bytes)).collect();
         assert_eq!(found, expect, "{kind:?}");

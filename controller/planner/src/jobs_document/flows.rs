@@ -60,6 +60,11 @@ impl JobFields<'_> {
             let several = several.map(|(index, of)| (format!("collectives[{index}]"), of));
             let mut flows = Vec::new();
             for (field, collective) in one.chain(several) {
+                if let Some(groups) = collective.groups_of_stages() {
+                    let sent = self.stage_traffic(&field, groups, collective, hosts, gpus)?;
+                    flows.extend(self.flows_between_ranks(&sent, hosts, gpus)?);
+                    continue;
+                }
                 for (hosts, gpus) in self.resolve_groups(&field, collective, hosts, gpus)? {
                     flows.extend(self.derive_flows(&field, collective, gradients, &hosts, &gpus)?);
                     if flows.len() > MAX_DERIVED_FLOWS {
@@ -178,14 +183,7 @@ impl JobFields<'_> {
             return Ok(vec![(hosts.to_vec(), gpus.clone())]);
         };
         let ranks = ranks_in_order(hosts, gpus);
-        let members = groups.members(ranks.len() as u32).ok_or_else(|| {
-            let RankGroups { size, stride } = groups;
-            let problem = format!(
-                "{size} ranks, {stride} apart, do not divide the {} of the job",
-                ranks.len()
-            );
-            self.field_error(&format!("{field}.groups"), problem)
-        })?;
+        let members = self.resolve_members(field, groups, ranks.len())?;
         let group = |members: Vec<u32>| {
             let mut hosts: Vec<HostId> = Vec::new();
             let mut own: BTreeMap<HostId, Vec<u32>> = BTreeMap::new();
@@ -200,6 +198,37 @@ impl JobFields<'_> {
             (hosts, own.collect())
         };
         Ok(members.into_iter().map(group).collect())
+    }
+
+    fn resolve_members(
+        &self,
+        field: &str,
+        groups: RankGroups,
+        ranks: usize,
+    ) -> Result<Vec<Vec<u32>>, DocumentFieldError> {
+        groups.members(ranks as u32).ok_or_else(|| {
+            let RankGroups { size, stride } = groups;
+            let problem =
+                format!("{size} ranks, {stride} apart, do not divide the {ranks} of the job");
+            self.field_error(&format!("{field}.groups"), problem)
+        })
+    }
+
+    /// What the stages of pipelines send: each rank to that of the next stage, and back.
+    fn stage_traffic(
+        &self,
+        field: &str,
+        groups: RankGroups,
+        collective: &CollectiveDocument,
+        hosts: &[HostId],
+        gpus: &JobGpus,
+    ) -> Result<Vec<RankTraffic>, DocumentFieldError> {
+        let bytes = self.require_number(&format!("{field}.bytes"), collective.bytes, MAX_BYTES)?;
+        let overlap_from = self.check_overlap(field, collective.overlap_from)?;
+        let pipelines = self.resolve_members(field, groups, ranks_in_order(hosts, gpus).len())?;
+        let edges = pipelines.iter().flat_map(|stages| stages.windows(2));
+        let both_ways = edges.flat_map(|edge| [(edge[0], edge[1]), (edge[1], edge[0])]);
+        Ok(both_ways.map(|(src, dst)| RankTraffic { src, dst, bytes, overlap_from }).collect())
     }
 
     fn derive_flows(
@@ -232,7 +261,9 @@ impl JobFields<'_> {
             return Err(self.field_error(field, too_many_flows()));
         }
         let end = |host: HostId, channel| self.end_of_channel(host, &own[&host], channel, gpus);
-        let transfers = collective_transfers(collective.kind, hosts, bytes, channels);
+        let ranks = |host: &HostId| gpus.get(host).map_or(1, |gpus| gpus.indices().len() as u32);
+        let members: Vec<(HostId, u32)> = hosts.iter().map(|host| (*host, ranks(host))).collect();
+        let transfers = collective_transfers(collective.kind, &members, bytes, channels);
         transfers
             .iter()
             .map(|transfer| {

@@ -100,8 +100,9 @@ fn intensity_is_that_of_the_tightest_link_inside_the_host() {
     let fabric = fabric("fifo");
     let jobs = resolve(&fabric, &job("a", ["h1", "h3"], 4, "")).unwrap();
     let (plan, report) = plan(&input(&fabric, &jobs), &Policy::default(), None);
-    // 6.25 GB on each of two NICs, over the 12.5 GB/s of PCIe; the NICs would take half as long.
-    assert_eq!((plan.jobs[0].bottleneck_seconds, plan.jobs[0].intensity), (0.5, 2e15));
+    // Eight ranks: 10.9375 GB on each of two NICs, over the 12.5 GB/s of PCIe; the NICs would take half
+    // as long.
+    assert_eq!((plan.jobs[0].bottleneck_seconds, plan.jobs[0].intensity), (0.875, 1e15 / 0.875));
     let bottleneck = report.rationales[0].bottleneck.unwrap();
     assert_eq!(fabric.link_name(bottleneck), "h1:pcie0>h1:nic0");
     assert_eq!(report.bounds.max_load, report.bounds.max_load_lower_bound);

