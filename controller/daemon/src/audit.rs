@@ -12,5 +12,7 @@ mod syslog;
 mod trail;
 mod trail_file;
 
-pub use self::record::{AuditAction, AuditEntry, AuditRecord, ChainError, verify_chain};
+pub use self::record::{
+    AuditAction, AuditEntry, AuditRecord, ChainError, verify_chain, verify_head,
+};
 pub use self::trail::AuditTrail;

@@ -1,12 +1,14 @@
 //! `crux audit`: who was let in, refused, and changed the policy.
 //!
 //! The decision: the chain is verified here and not by the controller, which could be the one that
-//! lies; with `--file` no controller is needed.
+//! lies; with `--file` no controller is needed, and the mark of the store says how far the trail once
+//! was.
 
 use std::path::PathBuf;
 
 use super::local_time::{format_cell_time, time_heading};
-use ::controller::audit::{AuditEntry, AuditRecord, AuditTrail, verify_chain};
+use ::controller::audit::{AuditEntry, AuditRecord, AuditTrail, verify_chain, verify_head};
+use ::controller::store::AuditHead;
 use comfy_table::Table;
 use command_io::output::{self, FormatArg, OutputFormat};
 use command_io::{CommandError, ControllerClient};
@@ -30,9 +32,13 @@ pub(crate) struct AuditArgs {
     /// are read, too
     #[arg(long)]
     file: Option<PathBuf>,
-    /// Verify that no record was changed, added or removed; exit status 1 if one was
+    /// Verify that no record was changed, added or removed; exit status 1 if one was. Of a FILE, also
+    /// that it has the last record that the mark of the store knows
     #[arg(long)]
     verify: bool,
+    /// The store beside whose mark FILE is verified [default: FILE without `.audit`]
+    #[arg(long, value_name = "FILE", requires = "file")]
+    store: Option<PathBuf>,
     #[command(flatten)]
     output: FormatArg,
 }
@@ -46,6 +52,9 @@ pub(crate) fn run_audit(args: &AuditArgs) -> Result<(), CommandError> {
     records.sort_by_key(|record| record.entry.sequence);
     if args.verify {
         verify_chain(&records).map_err(|error| CommandError::failed(&error))?;
+        if let Some(head) = args.known_head() {
+            verify_head(&records, &head).map_err(|error| CommandError::failed(&error))?;
+        }
     }
     match args.output.format {
         OutputFormat::Json => output::print_json(&records)?,
@@ -57,8 +66,20 @@ pub(crate) fn run_audit(args: &AuditArgs) -> Result<(), CommandError> {
     {
         let count = count_noun(records.len(), "record");
         output::print_line(format_args!("{count} verified, up to {}", last.hash))?;
+        if args.file.is_some() && args.known_head().is_none() {
+            output::print_line("no store has a mark of this trail: its end may be missing")?;
+        }
     }
     Ok(())
+}
+
+impl AuditArgs {
+    /// The last record of the file that the mark of its store knows.
+    fn known_head(&self) -> Option<AuditHead> {
+        let file = self.file.as_ref()?;
+        let beside = || (file.extension()? == "audit").then(|| file.with_extension(""));
+        AuditHead::of_store(&self.store.clone().or_else(beside)?)
+    }
 }
 
 fn records_table(records: &[AuditRecord]) -> Table {

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::hexadecimal::encode_hex;
 use crate::policy_history::UnixMs;
+use crate::store::AuditHead;
 
 /// The kind of a record.
 #[derive(
@@ -110,6 +111,17 @@ pub enum ChainError {
         /// The number of the record.
         found: u64,
     },
+    /// The trail ends before a record that was once in it.
+    #[error("records {first} to {last} are missing")]
+    Cut {
+        /// The first that is missing.
+        first: u64,
+        /// The last that was once in it.
+        last: u64,
+    },
+    /// A record is not the one that was once in its place.
+    #[error("record {0} is another one, and those before it may be")]
+    Replaced(u64),
 }
 
 impl AuditRecord {
@@ -154,6 +166,27 @@ pub fn verify_chain<'a>(
         before = Some(record);
     }
     Ok(())
+}
+
+/// Checks that records, the oldest first, still have the one that was once their last.
+///
+/// # Errors
+/// They end before it, or have another one in its place.
+pub fn verify_head<'a>(
+    records: impl IntoIterator<Item = &'a AuditRecord>,
+    head: &AuditHead,
+) -> Result<(), ChainError> {
+    let mut last = 0;
+    for record in records {
+        last = record.entry.sequence;
+        if last == head.sequence && record.hash != head.hash {
+            return Err(ChainError::Replaced(last));
+        }
+    }
+    match last < head.sequence {
+        true => Err(ChainError::Cut { first: last + 1, last: head.sequence }),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use topology::Finding;
 use tracing::{error, info};
 
 use super::denial_counter::{ADMISSION_WINDOW, DENIAL_WINDOW, RepeatCounter, RepeatedKind};
-use super::record::{AuditAction, AuditEntry, AuditRecord, verify_chain};
+use super::record::{AuditAction, AuditEntry, AuditRecord, verify_chain, verify_head};
 use super::syslog::SyslogSender;
 use super::trail_file::{TrailFile, read_trail};
 use crate::clock::Clock;
@@ -206,23 +206,12 @@ impl TrailState {
 
     /// Compares the records with the last one that the mark of the store knows, and goes on after it.
     fn check_head(&mut self, head: Option<AuditHead>) {
-        let Some(AuditHead { sequence, hash }) = head else {
-            return;
-        };
-        let last = self.next_sequence - 1;
-        let is_other =
-            |record: &AuditRecord| record.entry.sequence == sequence && record.hash != hash;
-        let what = if last < sequence {
-            format!("records {} to {sequence} are missing", last + 1)
-        } else if self.latest.iter().any(is_other) {
-            format!("record {sequence} is another one, and those before it may be")
-        } else {
-            return;
-        };
-        error!("the audit trail is not as it was written: {what}");
-        self.damage.get_or_insert(format!("the audit trail is not as it was written: {what}"));
-        if last < sequence {
-            (self.next_sequence, self.last_hash) = (sequence + 1, hash);
+        let Some(head) = head else { return };
+        let Err(error) = verify_head(&self.latest, &head) else { return };
+        error!("the audit trail is not as it was written: {error}");
+        self.damage.get_or_insert(format!("the audit trail is not as it was written: {error}"));
+        if self.next_sequence <= head.sequence {
+            (self.next_sequence, self.last_hash) = (head.sequence + 1, head.hash);
         }
     }
 

@@ -32,6 +32,13 @@ pub struct AuditHead {
     pub hash: String,
 }
 
+impl AuditHead {
+    /// What the mark beside a store knows, also while a controller has the store open.
+    pub fn of_store(store: &Path) -> Option<Self> {
+        ProgressMark::read_file(&ProgressMark::path_of(store))?.audit_head
+    }
+}
+
 impl ProgressMark {
     /// The file of the mark of a store.
     pub(super) fn path_of(store: &Path) -> PathBuf {

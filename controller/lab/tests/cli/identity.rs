@@ -112,6 +112,16 @@ async fn a_new_fabric_is_closed_and_its_parts_trust_each_other() {
     let audit = ["audit", "--verify", "--file", "id/store.audit"];
     let audited = files.crux(&audit);
     assert!(printed(&audited).contains(" verified, up to"), "{audited:?}");
+    // What the mark of the store knows is missed also where no controller is asked.
+    let trail = files.text("id/store.audit");
+    let (kept, _) = trail.trim_end().rsplit_once('\n').unwrap();
+    std::fs::write(files.path("id/cut.audit"), format!("{kept}\n")).unwrap();
+    let cut = ["audit", "--verify", "--file", "id/cut.audit"];
+    let unmarked = printed(&files.crux(&cut));
+    assert!(unmarked.contains("no store has a mark of this trail"), "{unmarked}");
+    let marked = files.crux(&[&cut[..], &["--store", "id/store"]].concat());
+    let error = String::from_utf8_lossy(&marked.stderr);
+    assert!(!marked.status.success() && error.contains("are missing"), "{error}");
 
     // Two certificates are stolen: a switch's, whose session is open, and a client's, which follows
     // the events.

@@ -9,9 +9,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::northbound::cluster::TakeLeadRequest;
 use controller::northbound::service::{
-    ApplyPolicyRequest, NorthboundService, PreviewPolicyRequest,
+    ApplyPolicyRequest, NorthboundService, PolicyChangeResponse, PreviewPolicyRequest,
+    RollbackPolicyRequest, ServiceError,
 };
+use controller::policy_history::PolicyRevision;
 use controller::{Config, ControllerAccess, ControllerHandle, StateEvent};
 use planner::{PolicyEdit, PolicyEditAction};
 use tokio::task::JoinSet;
@@ -39,38 +42,61 @@ pub(super) struct HostileParties {
     floods: JoinSet<Result<(), String>>,
 }
 
-/// Drains a switch at each controller, of which one leads, and asks it for its findings.
-async fn drain_under_attack(
+/// The emergency verbs of an operator: drains a switch at each controller, of which one leads, has it go
+/// back to a revision, asks it for its findings, and moves the lead.
+async fn act_under_attack(
     accesses: Vec<ControllerAccess>,
     config: Config,
     after: Duration,
 ) -> Result<(), String> {
     sleep(after).await;
+    for access in accesses {
+        let permit = access.watch_permit();
+        let leads = || permit.borrow().may_write(Instant::now());
+        let led_before = leads();
+        let service = NorthboundService::new(access, &config);
+        let drained = in_time("a drain", service.apply_policy(&drain_order())).await?;
+        let had = in_time("the policy", service.get_policy()).await?;
+        // Refused if it is drained already, or by a controller that does not lead.
+        let holds_drain =
+            |had: &PolicyRevision| had.content.policy.drained.iter().any(|part| part == DRAINED);
+        let is_in_force =
+            drained.as_ref().is_ok_and(|done| done.applied) || had.as_ref().is_ok_and(holds_drain);
+        if led_before && !is_in_force && leads() {
+            return Err(format!("a drain under attack is refused: {drained:?}"));
+        }
+        let revision = had.ok().map(|had| had.number);
+        let back = RollbackPolicyRequest { revision, ..RollbackPolicyRequest::default() };
+        let rolled_back = in_time("a rollback", service.rollback_policy(&back)).await?;
+        if led_before && leads() && rolled_back.is_err() && !back_is_refused(&rolled_back) {
+            return Err(format!("a rollback under attack fails: {rolled_back:?}"));
+        }
+        let findings = in_time("doctor", service.list_findings()).await?;
+        findings.map_err(|error| format!("doctor under attack: {error}"))?;
+        if led_before {
+            let order = TakeLeadRequest { author: "ada".to_owned(), ..TakeLeadRequest::default() };
+            drop(in_time("a change of lead", service.step_down(&order)).await?);
+        }
+    }
+    Ok(())
+}
+
+fn drain_order() -> ApplyPolicyRequest {
     let edit =
         PolicyEdit { action: PolicyEditAction::Drain, name: DRAINED.to_owned(), value: None };
     let change = PreviewPolicyRequest { edits: vec![edit], ..PreviewPolicyRequest::default() };
-    let order = ApplyPolicyRequest { change, force: true, ..ApplyPolicyRequest::default() };
-    for access in accesses {
-        let permit = access.watch_permit();
-        let leads = permit.borrow().may_write(Instant::now());
-        let service = NorthboundService::new(access, &config);
-        let drained = timeout(EMERGENCY_TIMEOUT, service.apply_policy(&order)).await;
-        let drained = drained.map_err(|_| "a drain under attack has no answer in time")?;
-        // Refused if it is drained already, or by a controller that does not lead.
-        let is_in_force = drained.as_ref().is_ok_and(|done| done.applied)
-            || service
-                .get_policy()
-                .await
-                .is_ok_and(|had| had.content.policy.drained.iter().any(|part| part == DRAINED));
-        if leads && !is_in_force && permit.borrow().may_write(Instant::now()) {
-            return Err(format!("a drain under attack is refused: {drained:?}"));
-        }
-        let findings = timeout(EMERGENCY_TIMEOUT, service.list_findings()).await;
-        findings
-            .map_err(|_| "doctor under attack has no answer in time")?
-            .map_err(|error| format!("doctor under attack: {error}"))?;
-    }
-    Ok(())
+    ApplyPolicyRequest { change, force: true, ..ApplyPolicyRequest::default() }
+}
+
+/// Whether a rollback was considered, and refused for what is in force.
+fn back_is_refused(answer: &Result<PolicyChangeResponse, ServiceError>) -> bool {
+    matches!(answer, Err(ServiceError::Refused(_) | ServiceError::Unknown(_)))
+}
+
+/// The answer to a verb, in the time that an emergency leaves.
+async fn in_time<T>(verb: &str, answer: impl Future<Output = T>) -> Result<T, String> {
+    let answer = timeout(EMERGENCY_TIMEOUT, answer).await;
+    answer.map_err(|_| format!("{verb} under attack has no answer in time"))
 }
 
 impl ScenarioRun {
@@ -86,9 +112,9 @@ impl ScenarioRun {
         self.parties.reporters = Some(ReporterGroup::open(self.fabric.clone(), &config)?);
         self.submit_reported().await?;
         let accesses: Vec<_> = self.controllers.values().map(|one| one.access().clone()).collect();
-        let draining = tokio::spawn(drain_under_attack(accesses, config, until / 2));
+        let acting = tokio::spawn(act_under_attack(accesses, config, until / 2));
         self.play_lossy_steps(steps, until).await?;
-        draining.await.map_err(|_| "draining panicked".to_owned())??;
+        acting.await.map_err(|_| "an operator's task panicked".to_owned())??;
         lock_mutex(&self.testbed).is_lossy = false;
         self.await_honest().await?;
         self.check_verified().await?;
