@@ -91,7 +91,7 @@ impl DesiredTables {
 pub enum UnknownEntries {
     /// They are deleted.
     Delete,
-    /// They stay, whoever wrote them: before the fabric is known, the entries on the switches are
+    /// They stay, also those of others: before the fabric is known, the entries on the switches are
     /// what keeps traffic flowing.
     Keep,
 }

@@ -49,8 +49,8 @@ impl ServiceDiscipline {
     }
 }
 
-/// Slope and intercept of MLTCP's aggressiveness `F(x) = 1.75 x + 0.25`, of the part `x` of its bytes
-/// that a flow has sent. Two flows on a link share it in the ratio of their `F`.
+/// Slope and intercept of MLTCP's aggressiveness `F(x) = 1.75 x + 0.25`, of the part `x` of its
+/// bytes that a flow has sent. Two flows on a link share it in the ratio of their `F`.
 const AGGRESSIVENESS: [f64; 2] = [1.75, 0.25];
 
 /// The aggressiveness of a flow is constant for this part of its bytes.
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     /// Processes the next instant if it is not later than `seconds`; false, and no time passes, if
-    /// there is none. For callers with a budget of events, and for those that wait for
+    /// no event is left. For callers with a budget of events, and for those that wait for
     /// [`Engine::take_finished`].
     ///
     /// # Errors

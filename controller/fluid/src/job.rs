@@ -52,7 +52,7 @@ pub struct FluidFlow {
     pub path: Vec<u32>,
     /// Bytes of one iteration; zero bytes take the latency of the path and nothing else.
     pub bytes: f64,
-    /// The part of the computation after which it starts; that of its job if there is none.
+    /// The part of the computation after which it starts; that of its job if not given.
     pub overlap_from: Option<f64>,
 }
 

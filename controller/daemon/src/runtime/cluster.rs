@@ -1,8 +1,8 @@
 //! Leadership among the controllers of a fabric: elected through etcd, or by the switches.
 //!
-//! Where etcd is configured, the [`ClusterMembership`] decides the write permit. Else the permit only
-//! carries the term to bid in, and the switches admit one controller; a standby bids in no term that
-//! may write until an operator has it lead.
+//! Where etcd is configured, the [`ClusterMembership`] decides the write permit. Else the permit
+//! only carries the term to bid in, and the switches admit one controller; a standby bids in no
+//! term that may write until an operator has it lead.
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -73,7 +73,7 @@ impl Cluster {
         self.election.next_due()
     }
 
-    /// Waits for an update from etcd; for ever where there is none.
+    /// Waits for an update from etcd; for ever without an etcd.
     pub(super) async fn wait_for_update(&mut self) -> ClusterWake {
         match &mut self.membership {
             Some(membership) => membership.wait_for_update().await,
@@ -91,7 +91,7 @@ impl Cluster {
         self.membership.as_ref()?.refusal_about(about)
     }
 
-    /// Has this controller lead, whoever leads now; the refusal where etcd elects.
+    /// Has this controller take the lead; the refusal where etcd elects.
     pub(super) fn request_lead(&mut self, findings: &StandingFindings) -> Option<Finding> {
         if self.membership.is_some() {
             return Some(etcd_elects());
@@ -117,8 +117,8 @@ impl Cluster {
         membership.step_down()
     }
 
-    /// The term to bid in, by this controller's mastership at all switches. Sessions bid in it after
-    /// [`Cluster::permit_term`].
+    /// The term to bid in, by this controller's mastership at all switches. Sessions bid in it
+    /// after [`Cluster::permit_term`].
     pub(super) fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
         self.election.choose_term(masterships, now)
     }

@@ -61,7 +61,7 @@ impl RolloutLowering {
         self.latest
     }
 
-    /// Waits for the rollout under way; for ever where there is none.
+    /// Waits for the rollout under way; for ever if nothing is under way.
     pub(super) async fn next_result(&mut self) -> Result<LoweredRollout, ComputationPanicked> {
         let Some(task) = &mut self.task else {
             return std::future::pending().await;

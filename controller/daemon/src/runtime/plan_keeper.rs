@@ -2,9 +2,9 @@
 //! leader through etcd, continues from it.
 //!
 //! The decision: it follows the published rollouts and the event loop does not know of it, so no
-//! repair waits for a disk or for etcd. A controller that is killed before the latest plan is stored
-//! is followed by one that continues from the plan before. Plans are stored less often than they
-//! change: the latest is taken, and a write that took long is followed by a longer pause.
+//! repair waits for a disk or for etcd. A controller that is killed before the latest plan is
+//! stored is followed by one that continues from the plan before. Plans are stored less often than
+//! they change: the latest is taken, and a write that took long is followed by a longer pause.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::store::EmbeddedStore;
 
 /// The pause after a write, in multiples of what it took.
 const PAUSE: u32 = 10;
-/// The pause after a write to etcd at least: it keeps what is written until it is compacted.
+/// The pause after a write to etcd at least: etcd keeps every revision until it is compacted.
 const CLUSTER_PAUSE: Duration = Duration::from_secs(1);
 /// How long after a failure the plan is stored again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -114,7 +114,8 @@ impl PlanKeeper {
         drop(kept);
     }
 
-    /// Waits for another rollout, or until this controller may lead; false once the controller ends.
+    /// Waits for another rollout, or until this controller may lead; false once the controller
+    /// ends.
     async fn wait_for_change(&mut self) -> bool {
         match &mut self.store {
             PlanStore::File(_) => self.rollouts.changed().await.is_ok(),

@@ -87,7 +87,7 @@ impl Planner {
         }
     }
 
-    /// Waits for the plan under way; for ever where there is none.
+    /// Waits for the plan under way; for ever if nothing is under way.
     pub(super) async fn next_result(&mut self) -> Result<PlanResult, ComputationPanicked> {
         let Some(task) = &mut self.task else {
             return std::future::pending().await;

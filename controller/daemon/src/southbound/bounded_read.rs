@@ -135,7 +135,7 @@ fn split_entity(message: &mut Bytes) -> Result<p4rt::Entity, ReadError> {
         return Err(malformed(&format!("an entity of {length} bytes; at most {ENTITY_BYTES}")));
     }
     let entity = p4rt::Entity::decode(message.split_to(length));
-    entity.map_err(|error| malformed(&format!("an entity that is none: {error}")))
+    entity.map_err(|error| malformed(&format!("an invalid entity: {error}")))
 }
 
 /// Asks a switch for entities, and gives each one of its answer to `take`.

@@ -103,7 +103,7 @@ pub enum ClientError {
     },
     /// The switch runs a program of no known kind, with or without a cookie.
     #[error(
-        "the switch runs a program that is not {wanted}.p4 (tables: {tables}): have whoever pushed it \
+        "the switch runs a program that is not {wanted}.p4 (tables: {tables}): have its controller \
          leave the switch without a program, or start the controller with --replace-program"
     )]
     ForeignProgram {
@@ -433,7 +433,7 @@ impl SwitchClient {
         let answer = calls.get_forwarding_pipeline_config(request);
         match self.call_within_deadline("GetForwardingPipelineConfig", answer).await {
             Ok(answer) => Ok(answer.into_inner().config),
-            // How switches say that there is none.
+            // Switches answer so when they have no pipeline.
             Err(ClientError::Call { code: Code::FailedPrecondition | Code::NotFound, .. }) => {
                 Ok(None)
             }

@@ -25,7 +25,7 @@ pub trait SwitchNetwork: Send + Sync + 'static {
     /// Connects within the limits' deadline.
     ///
     /// # Errors
-    /// The address is none, or nobody answers there in time.
+    /// The address is invalid, or nobody answers there in time.
     async fn connect_switch(
         &self,
         address: &SwitchAddress,

@@ -1,4 +1,4 @@
-//! What every session is up to, for whoever wants to know: the demo, the interface, metrics.
+//! The state of every session, which the demo, the northbound interface and metrics read.
 //!
 //! Each session writes the line of its own switch, many observers read all lines at a glance. The
 //! board is a concurrent map because there is no one owner: a task that owned it would put a queue

@@ -14,7 +14,7 @@ pub enum WritePermit {
     /// The term to bid in is not known yet; the controller does not bid.
     #[default]
     Unknown,
-    /// Whoever wins a switch may write to it: the switches elect.
+    /// The primary of a switch may write to it: the switches elect.
     Open {
         /// The term to bid in; 0 before there is a reason to lead.
         term: u64,

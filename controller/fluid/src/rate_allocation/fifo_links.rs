@@ -6,7 +6,7 @@
 //! fixed point, and there may be several: two groups that meet on a fifo link and again on a strict
 //! one may have half of both links each, or the higher one all of them, which leaves the lower one
 //! nothing to ask for. Which of them holds is decided by what was before, as with packets. A group
-//! that starts is served at once by a NIC that serves whoever asks. A group that another link has
+//! that starts is served at once by a NIC, which serves all that ask. A group that another link has
 //! held up waits there with all that it may have on its way, and asks for nothing until that moves.
 //!
 //! So a change begins with the rates from before it: groups that another link limits count with

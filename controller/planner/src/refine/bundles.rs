@@ -1,9 +1,9 @@
 //! The jobs of a region as the search of paths sees them: flows of a job that are interchangeable
 //! are a bundle, with a count for each path.
 //!
-//! Flows of one job between the same two leaves with the same bytes and start are worth the same on any
-//! path, whichever of them it is. So what is searched is how many of a bundle take each path; which of
-//! them, is decided at the end, where those that run keep their paths.
+//! Flows of one job between the same two leaves with the same bytes and start are worth the same on
+//! any path, whichever of them it is. So the search decides how many of a bundle take each path;
+//! which of them, is decided at the end, where those that run keep their paths.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};

@@ -10,7 +10,7 @@ use crate::traffic::IndexedTraffic;
 /// Paths by flow and levels by job.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decisions {
-    /// One per flow, empty where there is none.
+    /// One per flow, empty for a flow without a path.
     pub(crate) paths: Vec<LinkPath>,
     /// One per job.
     pub(crate) levels: Vec<u8>,
