@@ -156,7 +156,7 @@ pub fn first_end(file: &Path) -> Result<u64, CertificateError> {
 /// The serial number of the first certificate in a PEM file.
 ///
 /// # Errors
-/// The key is missing or in another form.
+/// The certificate is missing or in another form.
 pub fn first_serial(file: &Path) -> Result<Vec<u8>, CertificateError> {
     let certificates = read_certificates(file).map_err(CertificateError::Pem)?;
     let first = certificates.first().ok_or(CertificateError::Pem(pem::Error::NoItemsFound))?;

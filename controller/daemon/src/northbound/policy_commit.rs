@@ -42,7 +42,7 @@ pub struct ProposedPolicy {
 /// What ends the trial of a proposed policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrialEnd {
-    /// The history has no such revision.
+    /// The policy was not applied as a trial.
     NoTrial,
     /// The switches.
     Verification,

@@ -377,7 +377,7 @@ impl NorthboundService {
             true => None,
             false => Some(self.changes.acquire_slot(&self.caller).await?),
         };
-        // Nobody else changes the policy between this read and the proposal.
+        // The lock keeps other changes out between this read and the proposal.
         let alone = self.policy_changes.lock().await;
         let in_force = self.get_policy().await?.content;
         let content = match slot {

@@ -71,7 +71,7 @@ impl FakeDisk {
         content.backup = content.bytes.clone();
     }
 
-    /// Puts the copy back, if one was made.
+    /// Puts the copy back; without a copy the disk is empty.
     pub(super) fn restore(&self) {
         let mut content = lock_mutex(&self.content);
         content.bytes = content.backup.clone();
