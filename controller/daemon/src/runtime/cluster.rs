@@ -34,6 +34,8 @@ impl Cluster {
         config: &Config,
         supervisor: &TaskSupervisor,
     ) -> Self {
+        // Nobody writes in term 0: until the first observation this controller only learns who
+        // leads.
         let write_permit = watch::Sender::new(WritePermit::Open { term: 0 });
         let membership =
             ClusterMembership::join_cluster(network, config, &write_permit, supervisor);
@@ -126,6 +128,7 @@ impl Cluster {
     /// Lets sessions bid in this term.
     pub(super) fn permit_term(&self, term: u64) {
         let permit = WritePermit::Open { term };
+        // Each change wakes all sessions, so the same term must not be one.
         self.write_permit.send_if_modified(|had| std::mem::replace(had, permit) != permit);
     }
 

@@ -69,6 +69,7 @@ impl LeaderPlanStore {
 
     async fn store_rollout(&mut self, rollout: PlanRollout) -> Result<(), EtcdError> {
         let election = self.election.ok_or(EtcdError::NotLeader)?;
+        // A large plan has megabytes of JSON; encoding them would hold up a worker of the runtime.
         let encoded = spawn_blocking(move || {
             serde_json::to_vec(&rollout.stored_plan()).expect("documents have text for keys")
         });
@@ -108,6 +109,7 @@ impl PlanKeeper {
                 PlanStore::File(_) => Duration::from_millis(1),
                 PlanStore::Cluster(_) => CLUSTER_PAUSE,
             };
+            // The wait ends with the controller, whose last plan is stored below.
             drop(timeout(shortest.max(PAUSE * begun.elapsed()), stop.cancelled()).await);
         }
         self.store_latest().await;

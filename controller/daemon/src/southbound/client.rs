@@ -202,6 +202,8 @@ impl SwitchClient {
     /// As for [`SwitchClient::read_all_tables`].
     pub async fn read_pin_counts(&self) -> Result<BTreeMap<EntryKey, CounterValue>, ClientError> {
         let tables = self.pipeline.counted_pin_tables();
+        // SONiC's P4Runtime application serves only reads of all tables, with the counters inside
+        // the rows.
         if self.pipeline.is_read_whole() {
             let mut pins = self.read_all_counters().await?;
             pins.retain(|key, _| tables.contains(&key.table));
@@ -303,10 +305,13 @@ impl SwitchClient {
 impl SwitchConnection for SwitchClient {
     async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
         let (outgoing, queue) = mpsc::channel(self.limits.stream_queue.get());
+        // Queued before the call, because some servers answer it only after the first message.
         outgoing.try_send(OutgoingMessage::Bid(bid)).expect("a new queue has room for one message");
         let (device_id, pipeline) = (self.device_id, self.pipeline.kind());
         let messages = ReceiverStream::new(queue)
             .map(move |message| encode_message(device_id, pipeline, message));
+        // The limit of the client is that of reads, which is far too large for a message of the
+        // stream.
         let mut calls = self.calls.clone().max_decoding_message_size(STREAM_MESSAGE_BYTES);
         let answer = self.call_within_deadline("StreamChannel", calls.stream_channel(messages));
         let answers = answer.await?.into_inner();
@@ -383,6 +388,7 @@ impl SwitchConnection for SwitchClient {
             Ok(())
         })
         .await?;
+        // A server that reads whole, or ignores a filter, has sent more than was asked for.
         Ok(tables.restricted_to(of))
     }
 

@@ -52,6 +52,8 @@ impl WritePermit {
         match self {
             Self::Unknown | Self::Standby { .. } => false,
             Self::Open { .. } => true,
+            // The id has to carry the term: one of an earlier election does not fence the leaders
+            // in between.
             Self::Leader { term, until } => election.term() == term && now < until,
         }
     }
