@@ -76,6 +76,7 @@ impl FluidJob {
         self.grid.map_or(Ok(()), |grid| grid.check_fields())?;
         let of_flows = self.flows.iter().map(|flow| self.overlap_of(flow));
         let mut overlaps = std::iter::once(self.overlap_from).chain(of_flows);
+        // Negated, so that NaN is refused as well.
         if let Some(value) = overlaps.find(|value| !(0.0..=1.0).contains(value)) {
             return Err(FluidError::OverlapFrom { value });
         }
