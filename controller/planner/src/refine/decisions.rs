@@ -50,6 +50,7 @@ impl Decisions {
         policy: &Policy,
         jobs: &[usize],
     ) {
+        // A job whose level an operator bounds says nothing about the order that was found best.
         let free = jobs.iter().copied().filter(|job| !policy.bounds_level(traffic.jobs[*job]));
         self.compared.push(free.collect());
     }
