@@ -300,7 +300,7 @@ impl Parser {
 
     fn check_length(&self, layout: &HeaderLayout, bytes: usize, rest: &[u8]) -> Result<(), u32> {
         let most = layout.variable.as_ref().map_or(bytes, |variable| variable.max_bytes);
-        // What is missing in the packet is reported before what its header claims.
+        // A short packet is reported before a wrong length in its header.
         if bytes > rest.len() {
             Err(self.errors.packet_too_short)
         } else if bytes > most {

@@ -1,5 +1,5 @@
-//! Probes on the embedded fabric: what is cabled otherwise than the document says is told by both
-//! its ends, a cable that falls silent has failed, and a fabric without a document is found.
+//! Probes on the embedded fabric: a cable that differs from the document is reported with
+//! both ends, a cable that falls silent has failed, and a fabric without a document is found.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -192,7 +192,7 @@ pub(super) fn spread_over(
     for bundle in bundles {
         for (option, number) in bundle.options.iter().zip(bundle.option_range()) {
             let bytes = f64::from(rates.counts[number]) * bundle.bytes;
-            // What is spread anew is taken off first; the fixed flows of the job stay.
+            // The flows to be spread are taken off first; the fixed flows of the job stay.
             option.links.iter().for_each(|link| loads[*link as usize].1 -= bytes);
         }
     }

@@ -40,8 +40,8 @@ pub(crate) struct LingjunImportArgs {
 /// Import a model of topograph.
 ///
 /// Models of topograph 1.0 (nodes in blocks) and older ones (nodes in switches) are read. A switch
-/// with nodes is a leaf, or with --rails a leaf for each NIC of a host; what is above leaves is a
-/// pod. The model has no NICs and no cables: numbers and speeds are assumptions, and the options
+/// with nodes is a leaf, or with --rails a leaf for each NIC of a host; switches above leaves are
+/// pods. The model has no NICs and no cables: numbers and speeds are assumptions, and the options
 /// say which.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -87,8 +87,8 @@ pub(crate) struct P4utilsImportArgs {
 ///
 /// The role of a device says what it is (leaf, "Leaf Switch", gpu-server); others are left out with
 /// their cables, and so is what is planned. Cables are followed through patch panels. What crux
-/// fabric export netbox writes is read in full. Standard error lists what is assumed, and what is
-/// left out.
+/// fabric export netbox writes is read in full. Standard error lists assumptions and
+/// omissions.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
