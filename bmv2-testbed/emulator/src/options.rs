@@ -23,7 +23,7 @@ pub struct TestbedOptions {
     /// How hosts send.
     pub transport: HostTransport,
     /// What senders repeat; without it, what suits the fabric: everything from the first missing
-    /// packet on where a connection has one path, and missing packets where its packets are sprayed.
+    /// packet on where a connection has one path, and missing packets where packets are sprayed.
     pub recovery: Option<LossRecovery>,
 }
 
