@@ -4,7 +4,7 @@ exported has the schema of containerlab.
     scripts/check-imports.py target/release/crux FOLDER
 
 Tries every topology of containerlab and of p4-utils or the P4 tutorials below the folder. What is
-imported has every node and cable in the fabric or among what is left out; what is refused is a
+imported has every node and cable in the fabric or among its omissions; a refusal is a
 template, or no fabric by what the error says. A checkout of containerlab among them has its schema.
 Needs PyYAML and jsonschema-rs.
 """

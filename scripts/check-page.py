@@ -404,7 +404,7 @@ def check_login(browser, stage, token):
 
 
 def check_reader(browser, stage):
-    """Whoever may only read sees everything, and nothing that changes something."""
+    """A reader sees everything, and nothing that changes something."""
     page = browser.new_page()
     page.goto(f"http://{stage.at}/")
     log_in(page, TOKENS["read"])

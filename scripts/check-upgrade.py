@@ -169,7 +169,7 @@ def main():
             leader.terminate()
             print(f"the new version leads after {lab.await_leader(SECOND, 2):.1f} s")
             written = lab.check_written(SECOND, math.inf if args.other_rows else 0)
-            # Whoever reports jobs knows the old one's address.
+            # Reporters of jobs know the old one's address.
             lab.start_controller(new, 3, FIRST)
             lab.await_standby(FIRST, 2)
             lab.run("cluster", "step-down", "--controller", SECOND, "--reason", "upgrade")

@@ -1,7 +1,7 @@
 //! Canonical byte strings of P4Runtime: big-endian, no leading zero byte, at least one byte.
 //!
 //! Only [`codec`](crate::codec) and the reader of P4Info use them; everywhere else values are
-//! numbers. The decision: strict in what is written, lenient in what is read, because switches
+//! numbers. The decision: strict when writing, lenient when reading, because switches
 //! return padded strings and comparing those with our own would reinstall entries forever.
 
 /// The canonical byte string of a value.

@@ -51,7 +51,7 @@ pub enum ConstraintProblem {
     /// A quote without its end.
     #[error("a quote is not closed")]
     OpenQuote,
-    /// An address that is none.
+    /// An invalid address.
     #[error("`{0}` is no such address")]
     Address(String),
     /// Something else must stand here.

@@ -182,7 +182,7 @@ pub enum P4InfoError {
         /// The missing action's id.
         action: u32,
     },
-    /// A kind of match that is none of P4Runtime's own.
+    /// A kind of match that P4Runtime does not define.
     #[error("field `{field}` of table `{table}` matches in an unknown way")]
     UnknownMatch {
         /// The table's name.

@@ -230,7 +230,7 @@ impl EntryPool {
     }
 }
 
-/// The value of the pool that equals `value`, which is added if there is none.
+/// The value of the pool that equals `value`, which is added if it is missing.
 fn share_value<T: Eq + Hash>(pool: &mut HashSet<Arc<T>>, value: Arc<T>) -> Arc<T> {
     if let Some(known) = pool.get(&value) {
         return Arc::clone(known);

@@ -111,8 +111,8 @@ impl Default for ClosSpec {
 /// The fabric of that name and those numbers.
 ///
 /// # Errors
-/// A count is zero, a speed is none, the numbers contradict each other or ask for more than can be
-/// named, addressed or held in memory.
+/// A count is zero, a speed is not positive, the numbers contradict each other or ask for more than
+/// can be named, addressed or held in memory.
 pub fn build_clos(name: &str, spec: &ClosSpec) -> Result<Fabric, FabricFieldError> {
     spec.check_counts()?;
     spec.check_shape()?;

@@ -1,7 +1,7 @@
 //! A fabric in the formats of schedulers, labs, inventories and switches.
 //!
-//! Schedulers know trees, and a Clos is none: [`FabricTree`] has what they can use of it. A text is
-//! a pure function of the fabric; `crux fabric export` prints it.
+//! Schedulers know trees, and a Clos is not a tree: [`FabricTree`] has what they can use of it. A
+//! text is a pure function of the fabric; `crux fabric export` prints it.
 
 mod containerlab;
 mod fabric_tree;

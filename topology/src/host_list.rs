@@ -309,7 +309,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is written is read back, and no text panics.
+        /// Lists are read back as written, and no text panics.
         #[test]
         fn writing_is_undone_by_reading(
             hosts in prop::collection::vec("[a-c]{1,2}(0?[0-9]{1,3})?", 0..40),

@@ -77,7 +77,7 @@ impl HostInterconnect {
     }
 
     /// The NICs of a job that has these GPUs of the host: those on its PCIe switches, ascending;
-    /// all `nics` of the host if there are none.
+    /// all `nics` of the host if these have no NIC.
     pub fn nics_of_gpus(&self, gpus: &[u32], nics: u32) -> Vec<u32> {
         let switches = self.pcie_switches.iter();
         let with_gpus = switches.filter(|switch| gpus.iter().any(|gpu| switch.gpus.contains(gpu)));

@@ -1,7 +1,7 @@
 //! The next hops of all switches towards all destinations, which follow failures.
 //!
-//! [`paths`](crate::paths) says what the next hops towards one leaf, or the nearer of two, are. Here
-//! they are kept for all destinations of a fabric, "leaves" below, and [`LeafRoutes::follow`]
+//! [`paths`](crate::paths) says what the next hops towards one leaf, or the nearer of two, are.
+//! Here they are kept for all destinations of a fabric, "leaves" below, and [`LeafRoutes::follow`]
 //! brings them to the same fabric with other failures and drains. The decision: what a cable
 //! changes follows from where it stands. Below a cable is a switch from which the leaf is reached
 //! downwards, or the leaf itself: then all next hops towards that leaf are made anew. Otherwise
@@ -73,7 +73,7 @@ impl LeafRoutes {
         self.fabric.destinations()
     }
 
-    /// The way from a switch to the leaf at a position; `None` where there is none.
+    /// The way from a switch to the leaf at a position; `None` if it cannot be reached.
     #[inline]
     pub fn hops(&self, switch: SwitchId, leaf: usize) -> Option<&Arc<LeafHops>> {
         self.hops[switch.index()][leaf].as_ref()

@@ -7,13 +7,13 @@
 //! climbs, and each tier can be solved from tiers already solved. That makes all next hops towards
 //! one destination one pass over the links; they are made per destination, when wanted.
 //!
-//! Above the destination is whoever would be while nothing has failed: a spine that has lost its
+//! "Above the destination" holds as in a fabric without failures: a spine that has lost its
 //! own cable to a leaf has no way to it, although a core may have one. Switches are written one
 //! after the other, so a core may still send it what it would send back up: a loop, and under
 //! priority flow control a deadlock. With this rule no mix of routes of any failures has either
 //! (docs/algorithms/deadlock.md).
 //!
-//! Whoever chooses one path among many wants neither the list of all paths nor the next hops at
+//! A search for one path among many needs neither the list of all paths nor the next hops at
 //! every switch. [`UpwardHops`] (the ways up, for a whole fabric) and [`DownwardHops`] (the ways
 //! down to one leaf) are the same rule in two small tables that all pairs of leaves share.
 
@@ -338,8 +338,8 @@ pub fn equal_cost_paths(fabric: &Fabric, from: SwitchId, to: SwitchId) -> Vec<Ve
     next_hops(fabric, to).paths_from(fabric, from)
 }
 
-/// All equal-cost paths from a port of a NIC to a NIC, by whichever port they arrive, with the links
-/// of the hosts; none where there is no way.
+/// All equal-cost paths from a port of a NIC to a NIC, by whichever port they arrive, with the
+/// links of the hosts; none where there is no way.
 pub fn paths_between_nics(fabric: &Fabric, from: NicId, to: NicId) -> Vec<Vec<LinkId>> {
     let hops = next_hops(fabric, fabric.arrival_leaves(to));
     let first = fabric.leaf_of(from);

@@ -130,7 +130,7 @@ class CruxController(Node):
 
 
 def local_token():
-    """The token of this machine, which the controller makes for whoever starts it."""
+    """The token of this machine, which the controller makes for the user who starts it."""
     state = os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state"
     return (pathlib.Path(state) / "crux" / "token").read_text().strip()
 

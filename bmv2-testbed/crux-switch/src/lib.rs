@@ -155,7 +155,7 @@ struct IgnoredFlags {
 /// Flags that simple_switch_grpc takes after `--`; here they may stand before it too.
 #[derive(clap::Args, Clone, Debug)]
 struct TargetFlags {
-    /// Address to listen on; whoever reaches it may program the switch unless controllers must show
+    /// Address to listen on; every client there may program the switch unless controllers must show
     /// a certificate
     #[arg(long, default_value = "127.0.0.1:9559")]
     grpc_server_addr: SocketAddr,

@@ -300,7 +300,7 @@ impl ReactionPoint {
         }
         self.target_bps = self.target_bps.min(self.link_bps);
         self.current_bps = (self.current_bps + self.target_bps) / 2.0;
-        // Halving never gets there; what is left is less than a header in a packet.
+        // Halving never reaches it; the rest is less than a header in a packet.
         if self.current_bps >= 0.999 * self.link_bps {
             self.current_bps = self.link_bps;
             self.increase_due = None;

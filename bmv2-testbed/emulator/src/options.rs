@@ -22,8 +22,8 @@ pub struct TestbedOptions {
     pub levels: u8,
     /// How hosts send.
     pub transport: HostTransport,
-    /// What senders repeat; without it, what suits the fabric: everything from the first packet that
-    /// is missing where a connection has one path, and what is missing where its packets are sprayed.
+    /// What senders repeat; without it, what suits the fabric: everything from the first missing
+    /// packet on where a connection has one path, and missing packets where packets are sprayed.
     pub recovery: Option<LossRecovery>,
 }
 

@@ -72,7 +72,7 @@ pub struct TransportSender {
     acknowledged: u64,
     next: u64,
     end: u64,
-    /// Highest `next` ever; what is sent below it is sent again.
+    /// Highest `next` ever; packets below it are repetitions.
     sent: u64,
     last_payload: u32,
     deadline: Option<Nanos>,

@@ -247,7 +247,7 @@ fn on_gpus(mut job: Job, src: u32, dst: u32) -> Job {
     job
 }
 
-/// Whoever shares a link inside a host gets what the fluid model gives him: half of it.
+/// Two jobs that share a link inside a host get half of it each, as in the fluid model.
 #[tokio::test]
 async fn links_inside_hosts_are_queues_of_their_rate() {
     let run = async |jobs: &[Job]| {

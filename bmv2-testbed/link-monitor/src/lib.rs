@@ -1,8 +1,8 @@
 //! States of the machine's interfaces, as the kernel reports them over rtnetlink.
 //!
 //! An update is a state and not a change, so that one which is lost or repeated does no harm: who
-//! receives it compares it with the last one. The switch follows its ports by it, and the controller
-//! the cables of a fabric that is emulated on its machine.
+//! receives it compares it with the last one. The switch follows its ports by it, and the
+//! controller the cables of a fabric that is emulated on its machine.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -128,7 +128,7 @@ impl AsFd for LinkMonitor {
     }
 }
 
-/// Appends the updates of a datagram. What is cut short or not about a link is left out.
+/// Appends the updates of a datagram. Updates that are cut short or not about a link are left out.
 fn parse_datagram(mut bytes: &[u8], updates: &mut Vec<LinkUpdate>) {
     while let Some(length) = u32_at(bytes, 0).map(|length| length as usize) {
         if length < MESSAGE_HEADER || length > bytes.len() {

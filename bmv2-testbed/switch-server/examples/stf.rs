@@ -1,5 +1,5 @@
-//! Plays STF cases: `cargo run -p switch-server --example stf -- [--p4runtime] PROGRAM.json CASE.stf ...`,
-//! or with one folder instead, every case in it whose program lies beside it.
+//! Plays STF cases: `cargo run -p switch-server --example stf -- [--p4runtime] PROGRAM.json
+//! CASE.stf ...`, or with one folder instead, every case in it whose program lies beside it.
 //!
 //! With `--p4runtime`, each program needs its `PROGRAM.p4info.txtpb`. A server then loads both, and
 //! a controller writes the entries over P4Runtime.
@@ -33,7 +33,7 @@ fn main() -> Result<(), PlayError> {
     };
     let play = if is_served { play_served } else { play_in_memory };
     match play_all(&pairs, play, &mut io::stdout()) {
-        // Whoever read the results has seen enough.
+        // The reader of the results has closed the pipe and needs no more.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         played => Ok(played?),
     }

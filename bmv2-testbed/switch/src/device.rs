@@ -267,8 +267,8 @@ impl Device {
         }
     }
 
-    /// Takes one packet that arrives on `port` at `now` through ingress; what is to leave is
-    /// appended to `out.queued`.
+    /// Takes one packet that arrives on `port` at `now` through ingress; packets to
+    /// send are appended to `out.queued`.
     pub fn receive_packet(
         &mut self,
         port: u16,

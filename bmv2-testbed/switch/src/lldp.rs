@@ -89,7 +89,7 @@ impl LldpAgent {
         encode_announcement(port, &self.identity.system, &name)
     }
 
-    /// Takes a frame that arrived at a port; false where it is none of LLDP.
+    /// Takes a frame that arrived at a port; false if it is not a frame of LLDP.
     pub(crate) fn receive_frame(&mut self, port: u16, frame: &[u8], now: Nanos) -> bool {
         if frame.get(12..ETHERNET) != Some(&ETHERTYPE) {
             return false;

@@ -244,7 +244,7 @@ impl PortsHandle {
         self.commands.run_command(move |driver| driver.add_port(&port)).await?
     }
 
-    /// Detaches a port; what waits there is lost. False when there is none.
+    /// Detaches a port; what waits there is lost. False if the port does not exist.
     pub async fn remove_port(&self, number: u16) -> Result<bool, OwnerStopped> {
         self.commands.run_command(move |driver| driver.remove_port(number)).await
     }

@@ -29,7 +29,7 @@ impl GpuCounters {
     /// Loads the library.
     ///
     /// # Errors
-    /// There is none, or no GPU.
+    /// The machine has no driver or no GPU.
     pub fn open() -> Result<Self, GpuCountersError> {
         let nvml = Nvml::init()?;
         let count = nvml.device_count()?;

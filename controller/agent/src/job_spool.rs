@@ -2,8 +2,8 @@
 //! document.
 //!
 //! The prolog of a scheduler writes a file (`crux jobs slurm start`), its epilog removes it, and
-//! the agent announces what is there. The decision: files instead of messages, so that a job is
-//! known whoever is restarted meanwhile. The folder belongs on a file system that a reboot clears,
+//! the agent announces what is there. The decision: files instead of messages, so that a job stays
+//! known when either side restarts. The folder belongs on a file system that a reboot clears,
 //! such as `/run`. A file appears complete or not at all, because it is renamed into place. What a
 //! user said of a job that cannot be read stands in its file (`ignored`), since the log of a prolog
 //! is seldom read: the agent logs it.

@@ -209,7 +209,7 @@ fn is_jump_set(is_ipv6: bool) -> Result<bool, String> {
     let output = Command::new(name).args(arguments.split(' ')).stdin(Stdio::null()).output();
     match output {
         Ok(output) => Ok(output.status.success()),
-        // Whoever sets something is told; without the program nothing is set.
+        // Without the program nothing is set, and callers that set something report it.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(start_problem(name, &error)),
     }
@@ -300,7 +300,7 @@ mod tests {
         let written = || fs::read_to_string(sys.path().join(FILE)).unwrap();
         assert_eq!(set.write_devices(sys.path(), &rules(&[(48, None)])), [""; 0]);
         assert_eq!(written(), "src_ip=10.0.0.1,dst_ip=10.0.0.2,tclass=194\n");
-        // What is there already is not written again.
+        // Rules that are there already are not written again.
         fs::write(sys.path().join(FILE), "").unwrap();
         assert_eq!(set.write_devices(sys.path(), &rules(&[(48, None)])), [""; 0]);
         assert_eq!(written(), "");

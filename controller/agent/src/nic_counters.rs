@@ -27,14 +27,14 @@ impl NicCounters {
     /// The interface of this name; `sys` is `/sys`.
     ///
     /// # Errors
-    /// There is none.
+    /// The interface does not exist.
     pub fn open_interface(sys: &Path, name: &str) -> io::Result<Self> {
         let statistics = sys.join("class/net").join(name).join("statistics/tx_bytes");
         read_number(&statistics)?;
         Ok(Self { name: name.to_owned(), statistics, rdma_counters: rdma_ports(sys, name) })
     }
 
-    /// All interfaces with a device behind them, by name. Where there is none, as in a network
+    /// All interfaces with a device behind them, by name. Without any, as in a network
     /// namespace, all but the loopback.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ impl<T: Clone + PartialEq> RepeatedReport<T> {
         })
     }
 
-    /// Whoever received it knows nothing of it any more.
+    /// Marks the report as unknown to the controller, so that it is sent again.
     pub(crate) fn forget_sent(&mut self) {
         self.sent = None;
     }

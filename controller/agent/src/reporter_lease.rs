@@ -1,6 +1,6 @@
 //! The secret by which an agent takes over the jobs of the one that ran here before.
 //!
-//! A controller keeps the jobs of a broken stream for whoever has its lease. The decision: the
+//! A controller keeps the jobs of a broken stream for the holder of its lease. The decision: the
 //! lease is a file beside the socket or in the spool folder, which only its owner can read, so that
 //! an agent that was killed or upgraded has its jobs again at once. Where there is no such file, an
 //! agent has a lease of its own, and its successor waits until the jobs are silent for too long.
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(load_lease(Some(&file)).unwrap(), first);
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, OWNER_ONLY);
         assert_eq!(fs::read_dir(folder.path().join("run")).unwrap().count(), 1);
-        // What others may have read, and what is no lease, is replaced.
+        // A file that others could read, and one without a lease, is replaced.
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let second = load_lease(Some(&file)).unwrap();
         assert_ne!(second, first);

@@ -35,7 +35,7 @@ const SHOWN_BODY: usize = 200;
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum RestError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("invalid address `{0}`: expected http://HOST:PORT, https://HOST:PORT or unix:PATH")]
     Address(String),
     /// An authority, a certificate or a key cannot be used.
@@ -146,7 +146,7 @@ impl RestClient {
     /// The body of a response with status 200.
     ///
     /// # Errors
-    /// There is none in time, or it is longer than 64 MiB.
+    /// It does not arrive in time, or it is longer than 64 MiB.
     pub async fn get_body(
         &self,
         path: &str,

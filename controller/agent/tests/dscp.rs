@@ -111,7 +111,7 @@ fn packets_leave_with_the_dscp_of_their_job_until_it_is_taken_back() {
         assert_eq!(kernel.apply_rules(&rules(&[(56, Some(50_000)), (16, None)])), [""; 0]);
         assert_eq!(receiver.dscp_of(50_000, ROCE_PORT), 56);
         assert_eq!(receiver.dscp_of(50_001, ROCE_PORT), 16);
-        // What is no RoCEv2 is left alone.
+        // Other packets than RoCEv2 are left alone.
         assert_eq!(receiver.dscp_of(50_000, 4790), 0);
         // Another plan, and an agent that does not know what one before it has set.
         let kernel = KernelDscp::new(Path::new("/nonexistent"));

@@ -52,7 +52,7 @@ pub fn ensure_private(path: &Path) -> io::Result<()> {
 /// It cannot be read, is no plain file, belongs to another user than this one or root, or everybody
 /// can read or write it.
 pub fn read_private(path: &Path) -> io::Result<Vec<u8>> {
-    // A pipe would have this wait for whoever writes to it.
+    // Opening a pipe would block until it has a writer.
     let options = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).clone();
     let mut file = options.open(path)?;
     let metadata = file.metadata()?;

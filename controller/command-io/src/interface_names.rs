@@ -1,8 +1,8 @@
 //! Names of the interfaces that are ports of emulated switches.
 //!
-//! Whoever makes the interfaces and `crux controller --carriers`, which takes their carrier for the
-//! state of cables, must agree on them. The decision: Mininet's name where the kernel has room for
-//! it, else one made of the position of the switch in the document.
+//! The commands that make interfaces and `crux controller --carriers`, which takes their carrier
+//! for the state of cables, must agree on them. The decision: Mininet's name where the kernel has
+//! room for it, else one made of the position of the switch in the document.
 
 use topology::{Fabric, SwitchId};
 

@@ -104,7 +104,7 @@ fn colour_line(line: &str) -> String {
     coloured
 }
 
-/// Whether what is printed is seen by someone who wants colours (<https://no-color.org>).
+/// Whether the output goes to a terminal whose user wants colours (<https://no-color.org>).
 fn wants_colours() -> bool {
     let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !is_unwanted

@@ -150,8 +150,8 @@ impl ProgramCall {
         let Some((name, arguments)) = words.split_first() else {
             return Vec::new();
         };
-        // A name is a word and never a path: what is run is beside this program. `crux lab` is the
-        // command `lab` of the laboratory, not the laboratory without a command.
+        // A name is a word and never a path: only programs beside this one are run. `crux lab` is
+        // the command `lab` of the laboratory, not the laboratory without a command.
         let is_word =
             |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         let own = name.to_str().filter(|name| is_word(name) && *name != "lab");

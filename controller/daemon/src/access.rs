@@ -161,7 +161,7 @@ impl ControllerAccess {
         self.controller
     }
 
-    /// Has this controller lead, whoever leads now, which is refused where etcd elects; or leave
+    /// Has this controller take the lead, which is refused where etcd elects; or leave
     /// the lead, which is refused where nobody can take it. The refusal, if any.
     ///
     /// # Errors

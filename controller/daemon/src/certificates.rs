@@ -144,7 +144,7 @@ fn expiry_finding(field: &str, file: &Path, end: u64, now: u64) -> Option<Findin
 /// When the first of the certificates in a PEM file ends, milliseconds of Unix time.
 ///
 /// # Errors
-/// There is none, or one is in another form.
+/// A certificate is missing or in another form.
 pub fn first_end(file: &Path) -> Result<u64, CertificateError> {
     let certificates = read_certificates(file).map_err(CertificateError::Pem)?;
     let ends = certificates.iter().map(|certificate| read_end(certificate));
@@ -156,7 +156,7 @@ pub fn first_end(file: &Path) -> Result<u64, CertificateError> {
 /// The serial number of the first certificate in a PEM file.
 ///
 /// # Errors
-/// There is none, or it is in another form.
+/// The certificate is missing or in another form.
 pub fn first_serial(file: &Path) -> Result<Vec<u8>, CertificateError> {
     let certificates = read_certificates(file).map_err(CertificateError::Pem)?;
     let first = certificates.first().ok_or(CertificateError::Pem(pem::Error::NoItemsFound))?;

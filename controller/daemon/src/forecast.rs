@@ -31,7 +31,7 @@ impl SecondsBand {
         Self { least: forecast.least, most: forecast.most }
     }
 
-    /// What is forecast that is nearest to a measurement: that itself inside of the band.
+    /// The forecast that is nearest to a measurement: the measurement itself inside of the band.
     pub fn nearest(self, measured: f64) -> f64 {
         measured.clamp(self.least, self.most)
     }

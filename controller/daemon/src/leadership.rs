@@ -7,9 +7,9 @@
 //! alone decides. Terms rise only where a switch has no primary, so controllers do not outbid each
 //! other in turns. A switch without a primary is a reason to lead only if the primary has left most
 //! switches, or does not return in time: a broken connection is no succession. A controller that
-//! starts bids in term 0, in which nobody writes: the leader goes on leading, whatever the number of
-//! the newcomer. For a standby no switch is a reason: it stays in term 0 until an operator has it
-//! lead.
+//! starts bids in term 0, in which nobody writes: the leader goes on leading, whatever the number
+//! of the newcomer. For a standby no switch is a reason: it stays in term 0 until an operator has
+//! it lead.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl LeaderElection {
         }
     }
 
-    /// Has this controller lead, whoever leads now.
+    /// Has this controller take the lead from any other.
     pub fn request_lead(&mut self) {
         self.is_requested = true;
     }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_primary_that_lost_one_switch_may_come_back() {
         check(&[no_primary(7), backup(), backup()], 0, 8);
-        // Whoever is cut off from most switches knows little.
+        // A controller that is cut off from most switches does not lead.
         check(&[no_primary(7), Mastership::Disconnected, Mastership::Disconnected], 0, 8);
     }
 

@@ -91,7 +91,7 @@ impl DesiredTables {
 pub enum UnknownEntries {
     /// They are deleted.
     Delete,
-    /// They stay, whoever wrote them: before the fabric is known, the entries on the switches are
+    /// They stay, also those of others: before the fabric is known, the entries on the switches are
     /// what keeps traffic flowing.
     Keep,
 }
@@ -99,6 +99,8 @@ pub enum UnknownEntries {
 impl UnknownEntries {
     /// What becomes of unknown entries in this fabric.
     pub(crate) fn for_fabric(fabric: &Fabric) -> Self {
+        // Without a link nothing is planned, and deleting would cut traffic that an earlier run has
+        // set up.
         if fabric.links().is_empty() { Self::Keep } else { Self::Delete }
     }
 }
@@ -150,6 +152,7 @@ impl SwitchTarget {
     pub fn all_in_fabric(fabric: &Fabric) -> Vec<Self> {
         let targets = fabric.switch_ids().filter_map(|id| {
             let switch = fabric.switch(id);
+            // A switch without an address can be planned for, and has no session.
             let p4runtime = switch.p4runtime.clone()?;
             let (device_id, pipeline) = (switch.device_id, switch.pipeline);
             Some(Self {

@@ -1,4 +1,4 @@
-//! Findings that stand until their cause is gone, for whoever lists findings.
+//! Findings that stand until their cause is gone.
 //!
 //! The runtime, the store and the supervision of tasks report here what no row of a view shows. The
 //! decision: a finding has a key, so that what is reported again replaces itself and the list stays

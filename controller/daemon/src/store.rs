@@ -246,7 +246,7 @@ impl EmbeddedStore {
     }
 
     /// The path of the file, if it is no longer what was opened there: somebody deleted or replaced
-    /// it, and what is stored from then on is lost.
+    /// it, and later changes are lost.
     pub fn lost_file(&self) -> Option<&Path> {
         let (path, identity) = self.opened.as_ref()?;
         let is_in_place = file_identity(path).is_ok_and(|now| now == *identity);

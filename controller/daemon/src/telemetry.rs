@@ -101,7 +101,7 @@ pub(crate) enum ReporterReply {
 /// What a reporter says of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobReport {
-    /// A job is there; what is not known yet is left out.
+    /// A job has begun; unknown fields are left out.
     Announcement(Box<JobDocument>),
     /// What a job did.
     Window(ReportWindow),

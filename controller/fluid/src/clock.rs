@@ -32,7 +32,7 @@ impl Ticks {
         }
     }
 
-    /// `seconds` to the nearest tick; what is too long for the clock is [`Ticks::NEVER`].
+    /// `seconds` to the nearest tick; a time that is too long for the clock is [`Ticks::NEVER`].
     pub(crate) fn from_seconds(seconds: f64) -> Self {
         // The cast saturates.
         Self((seconds * PER_SECOND + 0.5) as u64)

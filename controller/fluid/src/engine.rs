@@ -49,8 +49,8 @@ impl ServiceDiscipline {
     }
 }
 
-/// Slope and intercept of MLTCP's aggressiveness `F(x) = 1.75 x + 0.25`, of the part `x` of its bytes
-/// that a flow has sent. Two flows on a link share it in the ratio of their `F`.
+/// Slope and intercept of MLTCP's aggressiveness `F(x) = 1.75 x + 0.25`, of the part `x` of its
+/// bytes that a flow has sent. Two flows on a link share it in the ratio of their `F`.
 const AGGRESSIVENESS: [f64; 2] = [1.75, 0.25];
 
 /// The aggressiveness of a flow is constant for this part of its bytes.
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     /// Processes the next instant if it is not later than `seconds`; false, and no time passes, if
-    /// there is none. For callers with a budget of events, and for those that wait for
+    /// no event is left. For callers with a budget of events, and for those that wait for
     /// [`Engine::take_finished`].
     ///
     /// # Errors
@@ -250,9 +250,13 @@ impl Engine {
     /// Processes everything that happens at the next instant, if that is not later than `until`.
     /// A change by the caller makes the present an instant.
     fn process_instant(&mut self, until: Ticks) -> bool {
+        // What the last instant has changed stays readable until time passes again; observers read
+        // it.
         self.changes.groups.clear();
         self.changes.link_levels.clear();
         self.phase_changes.clear();
+        // A caller may have changed something since the last instant. Then rates are computed at
+        // the present one, and time does not move.
         if self.rate_allocator.is_up_to_date() {
             match self.event_queue.next_time() {
                 Some(at) if at <= until => self.now = at,
@@ -262,6 +266,7 @@ impl Engine {
         // All phases before any rate: what ends and what begins at one instant is one event.
         while let Some((at, event)) = self.take_due() {
             match event {
+                // The end of a step of its share, not of the group.
                 ScheduledEvent::FlowGroup(group) if self.has_bytes_left(group) => {
                     self.changes.groups.push(group);
                 }
@@ -269,6 +274,8 @@ impl Engine {
                 ScheduledEvent::Job(job) => self.handle_job_event(job),
             }
         }
+        // Only instants that share rates anew count as events: a job that begins to compute changes
+        // no rate.
         if self.reallocate() {
             self.events += 1;
             self.apply_new_rates();
@@ -287,6 +294,7 @@ impl Engine {
                 ScheduledEvent::Job(_) => false,
             };
         is_due.then(|| {
+            // Removed before it is handled: the handler may set the next instant of the same id.
             self.event_queue.remove(id);
             (at, event)
         })
@@ -307,6 +315,8 @@ impl Engine {
         let GroupProgress { job, start_delay, .. } = self.group_progress[group as usize];
         let sending_since = self.jobs[job.0 as usize]
             .as_ref()
+            // Since the flows began and not since the last event, or many small steps would merge
+            // into a large one.
             .map_or(self.now, |job| job.iteration_start.saturating_add(start_delay));
         let sent_for = self.now.seconds_since(sending_since);
         self.now.saturating_add(Ticks::from_seconds(self.merged_share * sent_for))
@@ -351,6 +361,7 @@ impl Engine {
     fn apply_new_rates(&mut self) {
         for index in 0..self.changes.groups.len() {
             let id = self.changes.groups[index];
+            // A group that ended in this instant is among the changes, and has no end to schedule.
             if !self.rate_allocator.is_sending(id) {
                 continue;
             }
@@ -379,6 +390,7 @@ const STEP_TOLERANCE: f64 = 1e-6;
 impl GroupProgress {
     /// Takes another rate; a wait begins with a rate of 0 and ends with any other.
     fn set_rate(&mut self, rate: f64, now: Ticks) {
+        // A wait begins where service ends, and is counted where service begins again.
         if self.rate > 0.0 {
             self.waiting_since = now;
         } else if rate > 0.0 {
@@ -395,11 +407,14 @@ impl GroupProgress {
     /// Updates the bytes left, before the rate changes.
     fn advance_to(&mut self, now: Ticks) {
         let left = self.bytes_left_at(now);
+        // Less than a nanosecond of sending is rounding; kept, it would schedule an end at the same
+        // instant again.
         self.bytes_left = if left > self.rate * GRACE { left } else { 0.0 };
         self.updated_at = now;
     }
 
     fn bytes_left_at(&self, now: Ticks) -> f64 {
+        // An end rounded up to the next tick takes a few more bytes than there are.
         (self.bytes_left - self.rate * now.seconds_since(self.updated_at)).max(0.0)
     }
 
@@ -416,12 +431,15 @@ impl GroupProgress {
 
     /// Steps of its aggressiveness after the one that it is in, with so many bytes left.
     fn later_steps(&self, bytes_left: f64) -> f64 {
+        // Without the tolerance, a group at the end of a step would still be in it, and step again
+        // at once.
         (bytes_left / (BYTES_SENT_STEP * self.bytes) - STEP_TOLERANCE).floor().max(0.0)
     }
 
     /// MLTCP's `F` of the part of its bytes that is sent, in the middle of the step that it is in.
     fn aggressiveness_at(&self, now: Ticks) -> f64 {
         let later = self.later_steps(self.bytes_left_at(now));
+        // The middle of the step stands for all of it.
         let sent = 1.0 - (later + 0.5) * BYTES_SENT_STEP;
         AGGRESSIVENESS[0] * sent + AGGRESSIVENESS[1]
     }

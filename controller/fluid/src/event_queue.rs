@@ -36,6 +36,7 @@ impl EventQueue {
 
     /// Schedules or reschedules `id` at `at`; [`Ticks::NEVER`] removes it.
     pub(crate) fn set_time(&mut self, id: u32, at: Ticks) {
+        // A group without a rate has no end; it would only lengthen every path in the heap.
         if at == Ticks::NEVER {
             return self.remove(id);
         }
@@ -75,6 +76,8 @@ impl EventQueue {
             self.store_entry(index, self.heap[parent]);
             index = parent;
         }
+        // At most one of the two loops moves the entry, since it replaces one whose neighbours were
+        // in order.
         while let Some(child) = self.least_child(index)
             && self.heap[child] < entry
         {

@@ -51,6 +51,7 @@ impl JobGrid {
         if period == Ticks(0) {
             return Ticks(0);
         }
+        // In integers: a remainder of floats is off by a period where it is nearly one.
         let behind = origin.0 % period.0;
         let late = (now.0 % period.0 + period.0 - behind) % period.0;
         let early = period.0 - late;

@@ -52,7 +52,7 @@ pub struct FluidFlow {
     pub path: Vec<u32>,
     /// Bytes of one iteration; zero bytes take the latency of the path and nothing else.
     pub bytes: f64,
-    /// The part of the computation after which it starts; that of its job if there is none.
+    /// The part of the computation after which it starts; that of its job if not given.
     pub overlap_from: Option<f64>,
 }
 
@@ -76,6 +76,7 @@ impl FluidJob {
         self.grid.map_or(Ok(()), |grid| grid.check_fields())?;
         let of_flows = self.flows.iter().map(|flow| self.overlap_of(flow));
         let mut overlaps = std::iter::once(self.overlap_from).chain(of_flows);
+        // Negated, so that NaN is refused as well.
         if let Some(value) = overlaps.find(|value| !(0.0..=1.0).contains(value)) {
             return Err(FluidError::OverlapFrom { value });
         }

@@ -216,6 +216,7 @@ impl RateAllocator {
         for hop in group.first_hop..group.first_hop + group.hop_count {
             let place = self.hops.get_mut(hop);
             let link_level = &mut self.link_levels[place.link_level as usize];
+            // The hop remembers its place among the members, so that stopping takes no search.
             place.slot = link_level.members.len() as u32;
             link_level.members.push(LevelMember { group: id, hop });
             queue = link_level.work_queue;
@@ -230,6 +231,8 @@ impl RateAllocator {
     pub(crate) fn stop_group(&mut self, group: u32) {
         let group = &mut self.groups[group as usize];
         group.is_sending = false;
+        // The rate becomes zero with the stop, so that the next start does not count an old one as
+        // used.
         let freed = group.weight * std::mem::take(&mut group.rate);
         let bottleneck = std::mem::replace(&mut group.bottleneck, NONE);
         let hops = group.first_hop..group.first_hop + group.hop_count;
@@ -312,6 +315,8 @@ impl RateAllocator {
         if below != NONE && !self.links[link_level.link as usize].is_fifo {
             let left = link_level.offered - link_level.used;
             let floor = RESIDUE * self.links[link_level.link as usize].capacity;
+            // A residue of rounding would be offered as capacity, and levels below would send at a
+            // rate near zero.
             self.offer_capacity(below, if left > floor { left } else { 0.0 });
         }
     }
@@ -325,6 +330,7 @@ impl RateAllocator {
                 return;
             }
             offered.offered = left;
+            // A level without groups uses nothing, and passes the whole offer on.
             if !offered.members.is_empty() {
                 return self.mark_dirty(link_level);
             }

@@ -146,7 +146,7 @@ impl DcqcnFlags {
     }
 }
 
-/// Parameters of DCQCN and of queues; what is absent is as published.
+/// Parameters of DCQCN and of queues; absent ones are as published.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct QueueDocument {

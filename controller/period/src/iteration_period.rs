@@ -15,7 +15,7 @@ use rustfft::num_complex::Complex;
 
 /// Of the highest resemblance, what the shortest distance must reach to be the volume.
 const MIN_PEAK_RATIO: f64 = 0.85;
-/// Less resemblance than this is none.
+/// Resemblance below this counts as chance.
 const MIN_CLARITY: f64 = 0.3;
 /// Iterations that a series must show.
 const MIN_ITERATIONS: usize = 3;

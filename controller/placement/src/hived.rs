@@ -7,7 +7,7 @@
 //! virtual cells a job is packed by the hierarchy: into the smallest block with room, and among
 //! those into the fullest.
 //!
-//! The jobs of each tenant are served in order of arrival. Where there are quotas, whoever has no
+//! The jobs of each tenant are served in order of arrival. Where there are quotas, a job without
 //! room in them runs on idle cells until these are wanted (`opportunistic`).
 
 mod cells;
@@ -140,7 +140,7 @@ impl HivedPolicy {
         }
     }
 
-    /// Starts a job in the cells of its tenant: whoever is suspended for it, then its start. None
+    /// Starts a job in the cells of its tenant: the jobs that it suspends, then its start. None
     /// if there is no room.
     fn start_guaranteed(
         &mut self,

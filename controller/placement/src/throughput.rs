@@ -51,7 +51,7 @@ pub struct GpuShape {
 }
 
 impl GpuShape {
-    /// How `gpus` of a kind lie; none if there are none, or not equally many on each host.
+    /// How `gpus` of a kind lie; none without GPUs, or if not equally many on each host.
     pub fn from_gpus(kind: u32, gpus: &GpusByHost) -> Option<Self> {
         let gpus_per_host = *gpus.values().next()?;
         let even = gpus.values().all(|gpus| *gpus == gpus_per_host);

@@ -205,7 +205,7 @@ impl SharedInputs {
 /// Results of the phases, by ordinal.
 struct PhaseResults<'a> {
     traffic: &'a IndexedTraffic<'a>,
-    /// By flow; empty where there is none.
+    /// By flow; empty for a flow without a path.
     paths: &'a [LinkPath],
     demands: &'a [NetworkDemand],
     priorities: &'a [JobPriority],

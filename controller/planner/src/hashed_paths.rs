@@ -14,7 +14,7 @@ use crate::segment_search::SegmentSearch;
 use crate::traffic::IndexedTraffic;
 
 /// The paths of all flows of each job, in the order of its flows, in one of many draws. A path is
-/// empty where there is none.
+/// empty for a flow without a path.
 pub fn ecmp_paths(input: &PlanInput, draw: u32) -> BTreeMap<JobId, Vec<LinkPath>> {
     let traffic = IndexedTraffic::new(input);
     let paths = hashed_paths(&traffic, draw);

@@ -119,7 +119,7 @@ impl IncrementalPlanner {
         &self.plan
     }
 
-    /// The plan in force, which whoever adopts it shares.
+    /// The plan in force, shared with its users.
     pub(crate) fn shared_plan(&self) -> Arc<Plan> {
         Arc::clone(&self.plan)
     }

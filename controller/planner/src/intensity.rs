@@ -11,7 +11,7 @@ use crate::network_demand::{DemandFrom, NetworkDemand};
 use crate::sparse_sums::SparseSums;
 use crate::traffic::IndexedTraffic;
 
-/// Demands on the chosen `paths`, one per flow, empty where there is none.
+/// Demands on the chosen `paths`, one per flow, empty for a flow without a path.
 pub(crate) fn demands_on_paths(
     traffic: &IndexedTraffic<'_>,
     paths: &[LinkPath],

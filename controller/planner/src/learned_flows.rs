@@ -21,7 +21,7 @@ pub struct LearnedConnection {
     pub src: NicId,
     /// NIC that receives it.
     pub dst: NicId,
-    /// UDP source port; none for what is of no job between these NICs, which is only counted.
+    /// UDP source port; none for traffic of no job between these NICs, which is only counted.
     pub udp_src_port: Option<u16>,
     /// Its place among the connections between these NICs. It stays while the connection lives, so
     /// that a new connection moves no other.

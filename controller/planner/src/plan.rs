@@ -31,13 +31,13 @@ pub struct PlannedJob {
     pub level: u8,
     /// When it begins its iterations, if that is decided.
     pub start_shift: Option<StartShift>,
-    /// Whether switches spread its packets over all equal-cost paths: its flows have no path of their
-    /// own.
+    /// Whether switches spread its packets over all equal-cost paths: its flows have no path of
+    /// their own.
     pub sprayed: bool,
 }
 
-/// When a job begins its iterations: at `seconds + k * period_seconds` from an instant that the jobs
-/// of its contention group have in common.
+/// When a job begins its iterations: at `seconds + k * period_seconds` from an instant that the
+/// jobs of its contention group have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StartShift {
     /// Its slot, `0..period_seconds`.
@@ -71,8 +71,8 @@ pub struct PlannedFlow {
     pub dst: NicId,
     /// UDP source port of the flow; none where only its NICs are known.
     pub udp_src_port: Option<u16>,
-    /// The links it takes, from the sending NIC to the receiving one. Empty where its job is sprayed,
-    /// and where no path exists; the report then has a finding.
+    /// The links it takes, from the sending NIC to the receiving one. Empty where its job is
+    /// sprayed, and where no path exists; the report then has a finding.
     pub links: LinkPath,
     /// Whether switches get an entry for its path. `false`: left to ECMP (no choice, no path, or
     /// over the budget of pins).
@@ -103,7 +103,7 @@ impl PlannedFlow {
     }
 }
 
-/// Flows of a job that it has not announced: those that match and are none of [`Plan::flows`].
+/// Flows of a job that it has not announced: those that match and are not in [`Plan::flows`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedRule {
     /// Position of their job in [`Plan::jobs`].

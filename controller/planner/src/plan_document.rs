@@ -125,7 +125,8 @@ pub struct PlannedJobDocument {
     /// When it begins its iterations, if that is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_shift: Option<StartShiftDocument>,
-    /// Whether switches spread its packets over all paths; its flows have no path of their own then.
+    /// Whether switches spread its packets over all paths; its flows have no path of their own
+    /// then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sprayed: bool,
 }
@@ -184,10 +185,10 @@ pub struct PlannedFlowDocument {
 pub struct PlannedRuleDocument {
     /// Name of the job of the flows.
     pub job: String,
-    /// Sending hosts; any if there are none.
+    /// Sending hosts; an empty list matches any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub src: Vec<String>,
-    /// Receiving hosts; any if there are none.
+    /// Receiving hosts; an empty list matches any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dst: Vec<String>,
     /// The sender's TCP or UDP port.
@@ -307,7 +308,7 @@ impl PlanDocument {
             })
             .collect();
         let levels = self.compression.levels;
-        // Whoever restores a plan may have edited it: it is compared again.
+        // The file of a restored plan may have been edited, so the plan is compared again.
         let compared_inputs = ComparedInputs::default();
         let generation = self.generation;
         let counted_pairs = Vec::new();

@@ -36,8 +36,8 @@ pub struct PlanReport {
     /// Positions in [`Plan::flows`] of flows that the previous plan had on another path, ascending.
     pub moved: Vec<usize>,
     /// Positions in [`Plan::flows`] of flows left to ECMP because a switch has no room for them by
-    /// the rules of its own program, with the first such switch. The planner finds none: whoever
-    /// lowers plans does.
+    /// the rules of its own program, with the first such switch. The planner finds none; lowering
+    /// does.
     pub unpinned: BTreeMap<usize, SwitchId>,
     /// Reasons for each job's decisions, by position in [`Plan::jobs`].
     pub rationales: Vec<JobRationale>,

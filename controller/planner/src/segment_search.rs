@@ -335,7 +335,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is found without a list is what the list of all equal-cost paths says.
+        /// The search without a list finds what the list of all equal-cost paths has.
         #[test]
         fn one_pass_finds_what_enumeration_finds(
             fabric in fabric(),

@@ -2,8 +2,8 @@
 //!
 //! A job moves as a whole, host by host: its GPUs on a host go to as many free GPUs of another, and
 //! its flows go with them. All jobs are planned anew with the job in its new place, and the fluid
-//! model judges the plan. That is a suggestion for whoever places jobs: nothing here moves one, and
-//! what a checkpoint and a restart cost is not counted.
+//! model judges the plan. That is a suggestion for the scheduler of jobs: nothing here moves one,
+//! and what a checkpoint and a restart cost is not counted.
 //!
 //! Candidates are few, so that a cluster is examined in seconds: the host that is exchanged for a
 //! host below each other leaf, and the whole job on the fewest leaves that have room. The same idea

@@ -255,7 +255,7 @@ impl<'a> TraceReplay<'a> {
         self.progress.arrived - self.active.len() - self.cluster_jobs.state_at(0.0).waiting.len()
     }
 
-    /// Goes to the next event; false if there is none any more.
+    /// Goes to the next event; false after the last one.
     ///
     /// # Errors
     /// A decision or a job that makes no sense.

@@ -17,7 +17,7 @@ pub struct ScheduledJob {
     pub start_shift_seconds: f64,
     /// The grid that it keeps its iterations on, if it is held to one.
     pub grid: Option<JobGrid>,
-    /// The path of each flow, from NIC to NIC; empty where there is none.
+    /// The path of each flow, from NIC to NIC; empty for a flow without a path.
     pub paths: Vec<Vec<LinkId>>,
 }
 

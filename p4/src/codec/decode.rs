@@ -148,7 +148,7 @@ pub fn decode_counter_cell(
     Ok(Some((cell, decode_counter_data(data)?)))
 }
 
-/// A table entry, whoever wrote it.
+/// A table entry, of any writer.
 pub fn decode_entry(p4info: &P4Info, entry: &p4rt::TableEntry) -> Result<TableEntry, DecodeError> {
     let action = entry.action.as_ref().and_then(|action| action.r#type.as_ref());
     let strings = &p4info.strings;

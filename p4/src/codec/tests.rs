@@ -1,4 +1,4 @@
-//! Cases of the codec: what is encoded, what is decoded, and what is refused by name.
+//! Cases of the codec: encoding, decoding, and refusals by name.
 
 use p4rt::entity::Entity as Kind;
 use p4rt::field_match::FieldMatchType;

@@ -17,7 +17,7 @@ pub enum WriteError {
     /// Some updates were refused; the others are written.
     #[error("{} updates refused, the first because: {}", .0.len(), first_reason(.0))]
     Refused(Vec<RefusedUpdate>),
-    /// The switch answered for the batch as a whole: what is written is unknown.
+    /// The switch answered for the batch as a whole: which updates it made is unknown.
     #[error("batch failed with {code:?}: {message}")]
     Batch {
         /// The code of the answer.

@@ -280,8 +280,8 @@ fn sort_by_id<T, K: Ord>(mut values: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
 /// Puts every table behind those it refers to, layer by layer.
 ///
 /// Rows whose keys refer to a row belong to it, as routes do to their VRF and paths to the group of
-/// the same leaves: whoever sends packets there comes after the tables of such rows, or the packets
-/// would find none.
+/// the same leaves: a table that sends packets there comes after the tables of such rows, or the
+/// packets would find none.
 fn assign_ranks(
     tables: &mut BTreeMap<TableId, TableInfo>,
     actions: &BTreeMap<ActionId, ActionInfo>,

@@ -2,6 +2,7 @@
 
 mod cycles;
 mod dependencies;
+mod diaries;
 mod exemptions;
 mod floors;
 mod layout;
@@ -22,13 +23,14 @@ pub(crate) type RuleViolations = Vec<String>;
 type RuleCheck = fn(&Path) -> Result<RuleViolations, String>;
 
 /// The rules that read the tree, by the name they are reported under.
-const RULES: [(&str, RuleCheck); 11] = [
+const RULES: [(&str, RuleCheck); 12] = [
     ("layout", layout::check_layout),
     ("floors", floors::check_floors),
     ("cycles", cycles::check_cycles),
     ("programs", programs::check_programs),
     ("words", words::check_words),
     ("pages", pages::check_pages),
+    ("diaries", diaries::check_diaries),
     ("page commands", page_commands::check_page_commands),
     ("messages", messages::check_messages),
     ("exemptions", exemptions::check_exemptions),
@@ -41,7 +43,7 @@ const CLIPPY: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--keep-going", "--quiet", "--", "-Dwarnings"];
 const DOC: [&str; 5] = ["doc", "--workspace", "--no-deps", "--keep-going", "--quiet"];
 
-/// Runs every rule, reports all violations, and succeeds when there are none.
+/// Runs every rule, reports all violations, and succeeds without violations.
 pub(crate) fn run_checks(root: &Path) -> ExitCode {
     let cargo = [("fmt", FMT.as_slice()), ("clippy", &CLIPPY), ("doc", &DOC)];
     let by_cargo = cargo.map(|(name, arguments)| (name, run_cargo(root, arguments)));

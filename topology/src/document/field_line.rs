@@ -145,7 +145,7 @@ mod tests {
             let found = texts.map(|(text, format)| line_of_field(text, format, field));
             assert_eq!(found, lines.map(Some), "{field}");
         }
-        // What is not given is where it would have been.
+        // A missing field is where it would have been.
         assert_eq!(line_of_field(toml, DocumentFormat::Toml, "job[0].level"), Some(4));
         assert_eq!(line_of_field(toml, DocumentFormat::Toml, "nothing"), None);
     }

@@ -50,7 +50,7 @@ pub(crate) fn port_names_fact(switch: &Switch) -> Option<Fact> {
     (!names.is_empty()).then(|| (PORT_NAMES, names.join(",")))
 }
 
-/// The reverse of [`port_names_fact`]; the part that is none in an error.
+/// The reverse of [`port_names_fact`]; an error has the invalid part.
 pub(crate) fn read_port_names(list: &str) -> Result<BTreeMap<String, u32>, &str> {
     let parts = list.split(',').filter(|part| !part.is_empty());
     let named = parts.map(|part| {
@@ -81,7 +81,7 @@ pub(crate) fn host_facts(fabric: &Fabric, host: &Host) -> Vec<Fact> {
     facts
 }
 
-/// The reverse of the list of bonds: the numbers of both interfaces of each; the part that is none in
+/// The reverse of the list of bonds: the numbers of both interfaces of each; the invalid part in
 /// an error.
 pub(crate) fn read_bonds(list: &str) -> Result<Vec<[usize; 2]>, &str> {
     let parts = list.split(',').filter(|part| !part.is_empty());

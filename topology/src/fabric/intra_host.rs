@@ -186,7 +186,8 @@ impl Fabric {
         Some(LinkId::from(self.links().len() + first + place))
     }
 
-    /// The fabric whose hosts have these insides, by host; those of the fabric where there is none.
+    /// The fabric whose hosts have these insides, by host; those of the fabric where a host has no
+    /// entry.
     #[must_use]
     pub fn with_interconnects(self, of: impl Fn(HostId) -> Option<Arc<HostInterconnect>>) -> Self {
         let mut parts = self.parts().clone();

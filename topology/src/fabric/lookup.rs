@@ -48,7 +48,8 @@ impl Fabric {
     }
 
     /// The links from the first to the second of two neighbours, `leaf1-spine1` or `h1-leaf1`,
-    /// ascending; or the one between two ports, `leaf1:4-spine1:1`. Empty where there is none.
+    /// ascending; or the one between two ports, `leaf1:4-spine1:1`. Empty if no cable has that
+    /// name.
     pub fn links_named(&self, name: &str) -> Vec<LinkId> {
         let pairs = || name.match_indices('-').map(|(at, _)| (&name[..at], &name[at + 1..]));
         let one = pairs().find_map(|(from, to)| self.link_named(&format!("{from}>{to}")));
@@ -79,8 +80,8 @@ impl Fabric {
         links
     }
 
-    /// The links that leave through a port of a switch or a NIC of a host; two where the NIC has two
-    /// ports.
+    /// The links that leave through a port of a switch or a NIC of a host; two where the NIC has
+    /// two ports.
     pub fn links_at(&self, endpoint: LinkEndpoint) -> impl Iterator<Item = LinkId> + '_ {
         let (nic, of_switch) = match endpoint.node {
             FabricNode::Host(host) => (self.nic_of(host, endpoint.port), None),

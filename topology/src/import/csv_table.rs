@@ -48,7 +48,7 @@ impl CsvTable {
         (0..self.rows.len()).map(|index| CsvRow { file: self, index })
     }
 
-    /// The columns that are none of `used` and have values, with how many.
+    /// The columns that are not in `used` and have values, with how many.
     pub(super) fn unused_columns(&self, used: &[Column]) -> Vec<(String, usize)> {
         let is_used = |name: &str| used.iter().any(|column| column.contains(&name));
         let columns = self.header.iter().enumerate().filter(|(_, name)| !is_used(name));

@@ -1,7 +1,7 @@
 //! Hosts below a tree of switches, as schedulers know a network, and the fabric that stands for it.
 //!
 //! The common part of the imports of topograph and Slurm. A tree has neither NICs nor cables. A
-//! switch with hosts is a leaf, what is above leaves is a pod, and what is above pods joins them;
+//! switch with hosts is a leaf, switches above leaves are pods, and those above pods join them;
 //! with rails, a switch with hosts is a group of leaves, one for each NIC of a host. As many spines
 //! and cores as assumed stand for a pod and for the top, so hosts are as near to each other in the
 //! fabric as in the tree.
@@ -78,7 +78,7 @@ impl HostTree {
     /// Adds a switch.
     ///
     /// # Errors
-    /// The name is none, or that of another switch.
+    /// The name is invalid, or that of another switch.
     pub(super) fn add_switch(&mut self, name: &str, place: String) -> Result<usize, ImportError> {
         check_name(&place, name)?;
         if self.find(name).is_some() {
@@ -108,7 +108,7 @@ impl HostTree {
     /// Puts hosts below a switch; `field` is where they are listed.
     ///
     /// # Errors
-    /// One of them is below a switch already, or its name is none.
+    /// One of them is below a switch already, or its name is invalid.
     pub(super) fn add_hosts(
         &mut self,
         switch: usize,

@@ -1,7 +1,7 @@
 //! Devices and cables as inventories and labs list them, and the fabric that they are.
 //!
 //! The common part of the imports of containerlab, p4-utils and NetBox: what a device is
-//! ([`roles`](super::roles)), what is left out, and what is assumed. The decision: devices and
+//! ([`roles`](super::roles)), omissions, and assumptions. The decision: devices and
 //! cables become an explicit document, which is checked as any other; an error names the field of
 //! the file that was read. A NIC's index is the place of its interface among those of its host, in
 //! natural order (`eth2` before `eth10`). The port of a switch is the number that its interface
@@ -136,7 +136,7 @@ impl Inventory {
     /// The fabric, with what had to be assumed.
     ///
     /// # Errors
-    /// A field has a value that is none, or the devices and cables are no fabric.
+    /// A field has an invalid value, or the devices and cables are no fabric.
     pub(super) fn into_fabric(
         mut self,
         assumptions: &InventoryAssumptions,
@@ -265,7 +265,7 @@ impl Inventory {
         for (host, list) in stated {
             let refuse = |part: &str| {
                 let problem =
-                    format!("bonds {part:?} is none: write FIRST+SECOND, numbers of interfaces");
+                    format!("bonds {part:?} is invalid: write FIRST+SECOND, numbers of interfaces");
                 field_error(&host.field, problem)
             };
             let own = interfaces.get(host.name.as_str());
@@ -392,7 +392,7 @@ impl Inventory {
     ) -> Result<BTreeMap<String, u32>, ImportError> {
         if let Some(list) = switch.facts.get(facts::PORT_NAMES) {
             return facts::read_port_names(list).map_err(|text| {
-                let problem = format!("port-names {text:?} is none: write NAME=PORT,NAME=PORT");
+                let problem = format!("port-names {text:?} is invalid: write NAME=PORT,NAME=PORT");
                 field_error(&switch.field, problem)
             });
         }

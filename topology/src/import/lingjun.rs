@@ -4,7 +4,8 @@
 //! group the spines of its pod, a DSW group the cores. An ASW label is unique only together with
 //! its PSW and DSW, so leaves are named after all three (`G6.P10.S14`). Each PSW group is given
 //! `spines` spines, joined to all leaves of the group; each DSW group `cores` cores, joined to all
-//! spines of its PSW groups. With rails, an ASW is a group of leaves, one for each NIC of a host. What the data names keeps its name, what is assumed is generated.
+//! spines of its PSW groups. With rails, an ASW is a group of leaves, one for each NIC of a host.
+//! Parts in the data keep their names; assumed parts have generated ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 

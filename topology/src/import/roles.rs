@@ -2,7 +2,7 @@
 //!
 //! Labs and inventories know neither tiers nor which container is a host. The decision: roles
 //! follow from the cables. A device is a host if all its cables lead to switches, or if it has one
-//! neighbour only; what is beside a host is a switch. Switches with hosts are leaves, those beside
+//! neighbour only; a device beside a host is a switch. Switches with hosts are leaves, those beside
 //! leaves are spines, all others are cores. What a file states comes first. Devices that no cable
 //! joins to the fabric are left out by name.
 
@@ -75,7 +75,7 @@ pub(super) fn role_named(phrase: &str) -> Option<DeviceRole> {
     named.filter(|_| !has(&OTHER_WORDS))
 }
 
-/// Words that mean their role whoever writes them, our own exports among others.
+/// Words that mean their role in files of any origin, our own exports included.
 const PLAIN_WORDS: [&str; 12] = [
     "leaf",
     "tor",
@@ -129,7 +129,7 @@ pub(super) fn stated_tier(
     match role_named(word) {
         Some(DeviceRole::Switch(Some(tier))) => Ok(Some(tier)),
         _ => {
-            let problem = format!("crux.tier {word:?} is none: use leaf, spine or core");
+            let problem = format!("crux.tier {word:?} is unknown: use leaf, spine or core");
             Err(field_error(device, problem))
         }
     }

@@ -98,7 +98,7 @@ fn an_interface_of_a_host_with_two_cables_is_a_bond_and_with_three_a_mistake() {
 #[test]
 fn a_mistake_in_a_lab_is_named_by_its_field_with_a_remedy() {
     for (good, bad, expected) in [
-        ("crux.tier: spine", "crux.tier: top", "topology.nodes.spine1: crux.tier \"top\" is none"),
+        ("crux.tier: spine", "crux.tier: top", "nodes.spine1: crux.tier \"top\" is unknown"),
         ("group: leaf", "group: [x]", "topology.nodes.leaf1: "),
         ("spine1:e2-1", "spin1:e2-1", "did you mean spine1?"),
         ("[leaf2:e1-49, spine1:e2-1]", "[leaf2:e1-49]", "topology.links[5]: 1 endpoints"),
@@ -309,7 +309,7 @@ fn what_p4_utils_cannot_mean_is_named() {
     for (from, to, expected) in [
         ("\"s1-p3\"", "\"s9-p3\"", "topology.links[2]: \"s9-p3\" is neither among hosts"),
         ("[\"h1\", \"s1-p1\"]", "[\"h1\"]", "topology.links[0]: a link has the names of two nodes"),
-        ("\"s2\": {}", "\"s2\": {\"crux.tier\": \"top\"}", "crux.tier \"top\" is none"),
+        ("\"s2\": {}", "\"s2\": {\"crux.tier\": \"top\"}", "crux.tier \"top\" is unknown"),
         ("10.0.1.1/24", "10.0.1.x", "topology.hosts.h1"),
     ] {
         assert!(TUTORIAL.contains(from), "{from}");

@@ -24,7 +24,7 @@ pub(super) struct SubscribedPaths {
     pub(super) prefix: Option<proto::Path>,
     pub(super) mode: Mode,
     pub(super) encoding: proto::Encoding,
-    /// Whether what is there at first is not sent.
+    /// Whether the initial values are not sent.
     pub(super) updates_only: bool,
     pub(super) paths: Vec<SubscribedPath>,
 }

@@ -1,7 +1,7 @@
 //! Integers as P4Runtime writes them: big-endian, in as few bytes as the value needs.
 //!
-//! Leading zeros are accepted and never sent, so what is read back is canonical whatever was
-//! written (P4Runtime v1.5, "Bytestrings").
+//! Leading zeros are accepted and never sent, so values that are read back are canonical whatever
+//! was written (P4Runtime v1.5, "Bytestrings").
 
 use super::error::RequestFailure;
 

@@ -142,7 +142,7 @@ impl EntityWriter<'_> {
         Ok(())
     }
 
-    /// Meter and idle timeout: what is left out is as if it had never been set.
+    /// Meter and idle timeout: an absent one is removed.
     fn set_features(
         &mut self,
         table: &TableSchema,

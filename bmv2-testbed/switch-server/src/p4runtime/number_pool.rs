@@ -1,7 +1,7 @@
 //! Numbers for members and groups that a controller does not number itself.
 //!
 //! The lowest unused number is taken first, so that the same updates always give the same numbers.
-//! What is kept is in proportion to the gaps, and a number is found without a look at those in use:
+//! Memory is in proportion to the gaps, and a number is found without a look at those in use:
 //! a table of hundreds of one-shots takes each update in the same time as one of few.
 
 use std::collections::BTreeSet;

@@ -12,8 +12,8 @@ use super::error::RequestFailure;
 use crate::p4runtime::election::SwitchDialect;
 use crate::p4runtime::p4info::ControllerPacketHeader;
 
-/// The bytes to put into the CPU port for a packet-out. Padding may be left out, and with bmv2 every
-/// field: there they are zero, and ONOS leaves out what it does not set.
+/// The bytes to put into the CPU port for a packet-out. Padding may be left out, and with bmv2
+/// every field: there they are zero, and ONOS leaves out what it does not set.
 pub(super) fn encode_packet_out(
     header: &ControllerPacketHeader,
     packet: &p4rt::PacketOut,
@@ -52,7 +52,7 @@ pub(super) fn decode_packet_in(
     packet: &[u8],
 ) -> Option<p4rt::PacketIn> {
     let length: u32 = header.fields.iter().map(|declared| declared.field.bits).sum();
-    // What is left of the last byte is padding, as on the way out.
+    // The rest of the last byte is padding, as on the way out.
     let (head, payload) = packet.split_at_checked(usize::try_from(length.div_ceil(8)).ok()?)?;
     let mut at = 0;
     let mut metadata = Vec::new();

@@ -276,7 +276,7 @@ fn weighted_members(one_shot: &OneShot) -> Vec<GroupMember> {
         .collect()
 }
 
-/// The port that a member watches, which is canonical afterwards; an empty one is none.
+/// The port that a member watches, which is canonical afterwards; an empty string watches no port.
 fn watched_port(bytes: &mut Vec<u8>) -> Result<Option<u16>, RequestFailure> {
     if bytes.is_empty() {
         return Ok(None);

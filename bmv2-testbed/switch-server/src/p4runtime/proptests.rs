@@ -213,7 +213,7 @@ impl RandomUpdate {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// A refused update changes nothing, and what is read, written to an empty switch, is read
+    /// A refused update changes nothing, and entries that are written to an empty switch are read
     /// there again.
     #[test]
     fn updates_do_all_or_nothing_and_state_is_symmetric(

@@ -1,9 +1,9 @@
 //! Which roles may use this switch, and with whose certificates.
 //!
-//! P4Runtime lets every client name its own role, and whoever learns the election id of a primary
-//! can write with it. The decision: a list of roles, each with the name that a client certificate
-//! must be for, is checked at every call that changes something and at every bid; without a list,
-//! as the specification says, every role is admitted.
+//! P4Runtime lets every client name its own role, and a client that learns the election id of a
+//! primary can write with it. The decision: a list of roles, each with the name that a client
+//! certificate must be for, is checked at every call that changes something and at every bid;
+//! without a list, as the specification says, every role is admitted.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct AllowedRole {
     pub client: Option<String>,
 }
 
-/// The roles that may use a switch; all, if there are none here.
+/// The roles that may use a switch; an empty list admits all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoleRules(pub Vec<AllowedRole>);
 

@@ -176,7 +176,7 @@ impl SwitchInstance {
         }
     }
 
-    /// Sends a message to every primary; false when there is none, or one does not take it.
+    /// Sends a message to every primary; false without a primary, or when one does not take it.
     pub(super) async fn notify_primaries(&self, message: &Response) -> bool {
         let primaries: Vec<SessionId> =
             self.sessions.read().await.election().primary_sessions().collect();

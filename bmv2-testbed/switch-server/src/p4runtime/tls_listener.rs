@@ -75,7 +75,7 @@ fn parse_revocations(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'sta
         .map_err(|error| Error::General(format!("a revocation list: {error}")))?;
     // Without a list nothing would be refused.
     if lists.is_empty() {
-        return Err(Error::General("a revocation list: there is none".to_owned()));
+        return Err(Error::General("a revocation list: the file has no list".to_owned()));
     }
     Ok(lists)
 }

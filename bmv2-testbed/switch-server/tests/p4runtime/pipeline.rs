@@ -49,7 +49,7 @@ async fn without_a_pipeline_the_answer_is_empty_and_on_bmv2_an_error() {
     assert_eq!(asked(SwitchDialect::Bmv2).await, Err(Code::FailedPrecondition));
 }
 
-/// The P4 tutorials wrap the JSON; what is read back is what was written.
+/// The P4 tutorials wrap the JSON; the same bytes are read back.
 #[tokio::test]
 async fn a_program_in_the_wrapper_of_old_clients_is_loaded() {
     let bench = Bench::start(ServiceOptions::default()).await;

@@ -1,4 +1,4 @@
-//! Digests of a device until they are taken, and a signal for whoever takes them.
+//! Digests of a device until they are taken, and a signal for the task that takes them.
 //!
 //! The decision: the device tells that there may be something to report, so that nobody has to ask
 //! a device whose packets cause no digests. Hundreds of devices in one process, each asked a

@@ -10,7 +10,7 @@ use crate::scheduler::QueueCounts;
 pub enum PortState {
     /// The interface is up and has carrier, or the wire is up.
     Up,
-    /// It is there and one of the two is missing. What is sent to it is lost.
+    /// It is there and one of the two is missing. Packets to it are lost.
     Down,
     /// There is no such interface. The port attaches again when there is one.
     Absent,

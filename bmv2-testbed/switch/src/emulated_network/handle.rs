@@ -27,7 +27,7 @@ pub(super) type NetworkCommand = Box<dyn FnOnce(&mut NetworkOwner) + Send>;
 /// How fast a released clock runs at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockPace {
-    /// As fast as events can be worked off; it stands still while there are none.
+    /// As fast as events can be processed; it stands still without events.
     Free,
     /// As fast as real time, or slower where the machine cannot keep up.
     RealTime,

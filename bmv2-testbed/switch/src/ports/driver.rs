@@ -143,7 +143,7 @@ impl PortsDriver {
         self.links.request_links().map_err(PortsError::Start)
     }
 
-    /// Detaches a port; false when there is none.
+    /// Detaches a port; false if it does not exist.
     pub(super) fn remove_port(&mut self, number: u16) -> bool {
         let place = self.ports.get_mut(usize::from(number));
         let removed = place.and_then(Option::take).is_some();

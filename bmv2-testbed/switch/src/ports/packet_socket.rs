@@ -233,7 +233,7 @@ impl PacketSocket {
     /// Opens the interface of that name.
     ///
     /// # Errors
-    /// There is none, or this process may not.
+    /// The interface does not exist, or this process may not open it.
     pub fn open(interface: &str) -> io::Result<Self> {
         let address = link_address(interface)?;
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;

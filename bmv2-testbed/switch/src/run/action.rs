@@ -178,6 +178,8 @@ impl CompiledAction {
         let (mut at, mut loops) = (0, 0);
         while let Some(primitive) = self.primitives.get(at) {
             at = match primitive {
+                // Only jumps backwards can make a loop, so nothing else is counted on the path of
+                // packets.
                 ActionPrimitive::Jump { to } if *to <= at => {
                     loops += 1;
                     if loops == LOOP_LIMIT {
@@ -193,6 +195,8 @@ impl CompiledAction {
                     *to
                 }
                 ActionPrimitive::JumpUnless { .. } => at + 1,
+                // The three most frequent primitives are run here; a call for each costs more than
+                // their work.
                 ActionPrimitive::SetBits(slot, bits) => {
                     machine.phv.set(*slot, *bits);
                     at + 1
@@ -223,6 +227,7 @@ impl ActionPrimitive {
             NumberExpr::Const(value) => {
                 Self::SetBits(field.slot, value as u128 & bit_mask(field.bits))
             }
+            // A signed or wider field would need its sign extended or its high bits cut.
             NumberExpr::Field(from) if !from.signed && from.bits <= field.bits => {
                 Self::CopyBits { from: from.slot, to: field.slot }
             }
@@ -249,6 +254,7 @@ impl ActionPrimitive {
             | Self::Digest(_)
             | Self::Nothing
             | Self::Exit => [None; 2],
+            // Headers, stacks and computed elements write slots that only a packet decides.
             _ => return None,
         })
     }
@@ -263,6 +269,8 @@ impl ActionPrimitive {
                 }
             }
             Self::AssignElement(of) => {
+                // Before the value is assigned: the assignment may change what the index depends
+                // on.
                 let found = indexed_element(&of.index, &of.fields, machine.phv, arguments);
                 let value = of.value.eval_number(machine.phv, arguments);
                 if let Some(field) = found {
@@ -272,6 +280,8 @@ impl ActionPrimitive {
             Self::Hash(call) => call.assign_hash(arguments, machine),
             Self::Log(call) => call.log_message(arguments, machine.phv),
             Self::Assert(cond) => {
+                // The rest of the action still runs: its counters count a packet that is dropped
+                // afterwards.
                 machine.requests.failed |= !cond.eval_condition(machine.phv, arguments);
             }
             Self::Exit => machine.exit = true,
@@ -357,6 +367,8 @@ impl ActionPrimitive {
         let PacketContext { phv, requests, .. } = machine;
         match self {
             Self::Clone { session, keep } => {
+                // Session ids have 15 bits in simple_switch; the highest one means something else
+                // there.
                 let session = session.eval_number(phv, arguments) as u16 & SESSION_MASK;
                 requests.clone = Some(CloneRequest { session, keep: *keep });
             }
@@ -365,6 +377,7 @@ impl ActionPrimitive {
             Self::Recirculate(list) => requests.recirculate = Some(*list),
             Self::Truncate(to) => {
                 let to = usize::try_from(to.eval_number(phv, arguments)).unwrap_or(usize::MAX);
+                // A later and longer limit cannot bring back what an earlier one has cut.
                 requests.truncate = Some(requests.truncate.map_or(to, |least| least.min(to)));
             }
             _ => {}
@@ -379,7 +392,9 @@ impl HashCall {
     fn assign_hash(&self, arguments: &[u128], machine: &mut PacketContext<'_>) {
         let hash = self.calculation.compute_hash(machine.phv, machine.payload, machine.scratch);
         let base = self.base.eval_number(machine.phv, arguments) as u64;
+        // A range of no values would be a division by zero, and it is the program that states it.
         let size = (self.size.eval_number(machine.phv, arguments) as u64).max(1);
+        // Wraps as the field does; a base near the top is the program's to choose.
         let value = i128::from((hash % size).wrapping_add(base));
         machine.phv.assign_field(self.to, value);
     }

@@ -80,17 +80,20 @@ impl StatefulArrays {
         let register = &mut self.registers[array];
         let bits = register.bits;
         if let Some(cell) = cell_mut(&mut register.cells, cell) {
+            // Cut here, because a register is read without a type that would cut it.
             *cell = value as u128 & bit_mask(bits);
         }
     }
 
     /// A number between two others, both included; none when they are the wrong way round.
     pub(crate) fn random_between(&mut self, low: u64, high: u64) -> Option<u64> {
+        // An empty range would panic in the generator; the field then keeps its value.
         (low <= high).then(|| self.random_source.random_range(low..=high))
     }
 }
 
 #[inline]
 fn cell_mut<T>(cells: &mut [T], cell: i128) -> Option<&mut T> {
+    // A negative index fails the conversion, and one beyond the array the lookup.
     usize::try_from(cell).ok().and_then(|cell| cells.get_mut(cell))
 }

@@ -17,6 +17,7 @@ impl CounterData {
     /// Counts one more packet of `bytes` bytes.
     #[inline]
     pub fn add_packet(&mut self, bytes: u64) {
+        // A counter that is full goes on from 0, as in hardware.
         self.packets = self.packets.wrapping_add(1);
         self.bytes = self.bytes.wrapping_add(bytes);
     }

@@ -31,11 +31,14 @@ impl Deparser {
     /// Appends the packet to `out`.
     pub(crate) fn deparse_packet(&self, machine: &mut PacketContext<'_>, out: &mut Vec<u8>) {
         for checksum in &self.updates {
+            // Before the deparser's own statements, which may look at the finished checksum.
             checksum.update_field(machine);
         }
         self.action.execute_primitives(&[], machine);
         for header in &self.order {
             if machine.phv.is_valid(*header) {
+                // A writer for each header: every one begins at a byte, even if the one before
+                // ended within one.
                 let mut bits = BitWriter::append_to(out);
                 machine.headers[header.0 as usize].emit_fields(machine.phv, &mut bits);
                 bits.finish();
@@ -48,6 +51,7 @@ impl Deparser {
 impl ChecksumField {
     /// Whether the field holds the right value, as far as the checksum applies to this packet.
     pub(crate) fn is_correct(&self, machine: &mut PacketContext<'_>) -> bool {
+        // The checksum of a header that the packet does not have cannot be wrong.
         let applies = machine.phv.is_valid(self.field.header) && self.condition_holds(machine);
         !applies || machine.phv.field_number(self.field) == self.compute_checksum(machine)
     }

@@ -17,6 +17,8 @@ const IPV4_BITS: u8 = 0x03;
 /// Marks a packet of IP whose sender takes part.
 pub(crate) fn mark_congestion(packet: &mut [u8]) {
     match packet.get(ETHER_TYPE) {
+        // A packet that is too short for its checksum is left alone: with a mark and no correction
+        // the next router would drop it.
         Some(IPV4) if packet.len() >= IPV4_CHECKSUM.end => mark_ipv4(packet),
         Some(IPV6) => {
             if let Some(byte) = packet.get_mut(TRAFFIC_CLASS) {
@@ -35,12 +37,14 @@ fn mark_ipv4(packet: &mut [u8]) {
     let old = u16::from_be_bytes([packet[IPV4_CHECKSUM.start], packet[IPV4_CHECKSUM.start + 1]]);
     let sum = u32::from(!old) + u32::from(!u16::from(before)) + u32::from(after);
     let folded = (sum & 0xffff) + (sum >> 16);
+    // Twice, because the first fold can carry once more.
     let folded = (folded & 0xffff) + (folded >> 16);
     packet[IPV4_CHECKSUM].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
 fn marked_byte(byte: u8, bits: u8) -> u8 {
     match byte & bits {
+        // Not-ECT: the sender would not understand a mark.
         0 => byte,
         _ => byte | bits,
     }

@@ -164,6 +164,7 @@ impl NumberExpr {
             Self::Const(value) => *value,
             Self::Field(field) => phv.field_number(*field),
             Self::Argument(at, _) => arguments.get(*at).map_or(0, |value| *value as i128),
+            // Out of line, so that the frequent cases are small enough to be inlined everywhere.
             operation => operation.eval_operation(phv, arguments),
         }
     }
@@ -186,6 +187,7 @@ impl NumberExpr {
             }
             Self::Indexed(of) => {
                 let field = indexed_element(&of.0, &of.1, phv, arguments);
+                // Beyond the stack a read gives 0, which P4 leaves undefined.
                 field.map_or(0, |field| phv.field_number(field))
             }
             Self::StackCount(stack) => phv.next_element(*stack) as i128,
@@ -194,6 +196,7 @@ impl NumberExpr {
 
     /// Whether 128 bits of two's complement, or 128 bits without a sign, hold the exact value.
     pub(crate) fn is_exact(&self) -> bool {
+        // A number with a sign needs one of the 128 bits for it.
         let most = if self.is_unsigned() { 128 } else { 127 };
         self.magnitude_bits().is_some_and(|bits| bits <= most)
     }
@@ -211,6 +214,7 @@ impl NumberExpr {
             Self::Field(field) => field.bits,
             Self::Argument(_, bits) => *bits,
             Self::FromBool(_) => 1,
+            // The complement is negative, and its magnitude larger by one.
             Self::Unary(UnaryOp::Not, of) => of.magnitude_bits()? + 1,
             Self::Unary(UnaryOp::Wrap(bits), _) => *bits,
             Self::Unary(UnaryOp::SaturateUnsigned(bits) | UnaryOp::SaturateSigned(bits), _) => {
@@ -232,6 +236,7 @@ impl NumberExpr {
             Self::Argument(..) | Self::FromBool(_) | Self::Large(_) => true,
             Self::Unary(op, _) => matches!(op, UnaryOp::SaturateUnsigned(_)),
             Self::Binary(BinaryOp::Subtract, _) => false,
+            // An operand without a sign clears the sign bit of the other.
             Self::Binary(BinaryOp::And, of) => of.0.is_unsigned() || of.1.is_unsigned(),
             Self::Binary(_, of) => of.0.is_unsigned() && of.1.is_unsigned(),
             Self::Choose(of) => of.1.is_unsigned() && of.2.is_unsigned(),
@@ -254,7 +259,9 @@ impl BoolExpr {
     /// that one test of it decides the other.
     pub(crate) fn field_equals(field: FieldRef, number: i128) -> Self {
         let bits = number as u128 & bit_mask(field.bits);
+        // A constant that the field cannot hold never equals it, although its low bits may.
         match field.number_of_bits(bits) == number {
+            // The form of a truth value, so that both ways to write it become one node.
             true if field.bits == 1 && bits == 1 => Self::HasOtherBits(field.slot, 0),
             true => Self::HasBits(field.slot, bits),
             false => Self::Const(false),
@@ -274,6 +281,8 @@ impl BoolExpr {
 
     /// The condition in a form of which copies cost little.
     pub(crate) fn shareable(self) -> Self {
+        // Conditions are copied to many nodes; a small one is cheaper to copy than to count
+        // references of.
         if self.is_small(SMALL_DEPTH) { self } else { Self::Shared(Arc::new(self)) }
     }
 
@@ -352,6 +361,7 @@ impl UnaryOp {
             Self::Not => !value,
             Self::Wrap(bits) => {
                 let spare = 128 - bits;
+                // The shift to the right is arithmetic and brings the sign back.
                 (value << spare) >> spare
             }
             Self::SaturateUnsigned(bits) => value.clamp(0, (1 << bits) - 1),
@@ -370,12 +380,15 @@ impl BinaryOp {
             Self::Add => left.wrapping_add(right),
             Self::Subtract => left.wrapping_sub(right),
             Self::Multiply => left.wrapping_mul(right),
+            // Division by zero is 0, where bmv2 ends. `checked_div` also has the one quotient that
+            // overflows.
             Self::Divide => left.checked_div(right).unwrap_or(0),
             Self::Modulo => left.checked_rem(right).unwrap_or(0),
             Self::And => left & right,
             Self::Or => left | right,
             Self::Xor => left ^ right,
             Self::ShiftLeft => shift_amount(right).map_or(0, |by| left << by),
+            // By 127 at most: the sign is all that is left then, as with unbounded integers.
             Self::ShiftRight => left >> shift_amount(right).unwrap_or(127),
             Self::ShiftRightLarge => {
                 shift_amount(right).map_or(0, |by| (left as u128 >> by) as i128)
@@ -386,6 +399,7 @@ impl BinaryOp {
     fn result_bits(self, left: &NumberExpr, right: &NumberExpr) -> Option<u32> {
         let wider = || Some(left.magnitude_bits()?.max(right.magnitude_bits()?));
         match self {
+            // One bit for the carry.
             Self::Add | Self::Subtract => Some(wider()? + 1),
             Self::Multiply => Some(left.magnitude_bits()? + right.magnitude_bits()?),
             Self::Divide => left.magnitude_bits(),
@@ -411,6 +425,7 @@ impl BinaryOp {
 /// A mask with a number that is not negative bounds the result by that number.
 fn narrowest_mask(left: &NumberExpr, right: &NumberExpr) -> Option<u32> {
     let bound = |side: &NumberExpr| {
+        // A negative mask has all high bits, and bounds nothing.
         if side.is_unsigned() { side.magnitude_bits() } else { None }
     };
     match (bound(left), bound(right)) {

@@ -72,6 +72,8 @@ impl HashAlgorithm {
     /// The algorithm of this name in the BMv2 JSON.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
+            // The custom ones with the settings that BMv2 begins with, which only Thrift can
+            // change.
             "crc32" | "crc32_custom" => Self::Crc32,
             "crc16" | "crc16_custom" => Self::Crc16,
             "csum16" | "cksum16" => Self::Csum16,
@@ -95,6 +97,7 @@ impl HashAlgorithm {
             Self::CrcCcitt => unreflected_crc(bytes, 16, 0x1021, 0xffff),
             Self::Crc8 => unreflected_crc(bytes, 8, 0x07, 0),
             Self::Crc64 => unreflected_crc(bytes, 64, 0x1b, 0),
+            // A hash has 64 bits, so that only the first eight bytes of the input count.
             Self::Identity => {
                 bytes.iter().take(8).fold(0, |value, byte| value << 8 | u64::from(*byte))
             }
@@ -109,6 +112,8 @@ impl HeaderSum {
             _ => None,
         });
         let fields: Vec<FieldRef> = fields.collect::<Option<_>>()?;
+        // Fields of several headers may be absent one by one, so only those of one header can be
+        // summed at once.
         let header = fields.first()?.header;
         // As many cannot overflow the sum.
         let is_of_one = fields.iter().all(|field| field.header == header)
@@ -116,6 +121,8 @@ impl HeaderSum {
         let mut end = 0_u32;
         let terms = fields.iter().map(|field| {
             end += field.bits;
+            // The distance from the end of the field to that of its 16-bit word, where the checksum
+            // adds it.
             (field.slot, end.wrapping_neg() % u16::BITS)
         });
         let terms = terms.collect();
@@ -136,6 +143,8 @@ impl HashCalculation {
 
     /// The value for this packet; `scratch` is overwritten.
     pub(crate) fn compute_hash(&self, phv: &Phv, payload: &[u8], scratch: &mut Vec<u8>) -> u64 {
+        // The checksum of IPv4 without packing its fields: with every packet twice, it is the most
+        // frequent hash.
         if let Some(sum) = self.header_sum.as_ref().filter(|sum| phv.is_valid(sum.header)) {
             return sum.checksum(phv).into();
         }
@@ -145,6 +154,7 @@ impl HashCalculation {
                 HashInput::Field(field) if phv.is_valid(field.header) => {
                     bits.push_bits(phv.get(field.slot), field.bits);
                 }
+                // A field of an absent header is skipped and not taken as zero, as BMv2 does.
                 HashInput::Field(_) => {}
                 HashInput::Const { value, bits: width } => bits.push_bits(value, width),
                 HashInput::Varbit { varbit, header } if phv.is_valid(header) => {
@@ -183,6 +193,7 @@ impl<'a> BitWriter<'a> {
     /// Appends the low `bits` bits of `value`, which has no others.
     #[inline]
     pub(crate) fn push_bits(&mut self, value: u128, bits: u32) {
+        // The word takes it whole in nearly all cases; `push_wide` may have to divide it.
         if self.pending_bits + bits <= 64 {
             self.push_word(value as u64, bits);
         } else {
@@ -199,6 +210,7 @@ impl<'a> BitWriter<'a> {
         }
         let end = self.bytes.len() + (bits / 8) as usize;
         self.bytes.extend_from_slice(&value.unbounded_shl(64 - bits).to_be_bytes());
+        // A store of constant length and a truncation are faster than a copy of variable length.
         self.bytes.truncate(end);
     }
 
@@ -213,6 +225,7 @@ impl<'a> BitWriter<'a> {
         let mut left = bits;
         while left > 0 {
             self.flush_bytes();
+            // 56 bits, because up to seven may be pending after a flush.
             let part = left.min(WORD_BITS);
             left -= part;
             self.push_word((value >> left) as u64 & bit_mask(part) as u64, part);
@@ -227,6 +240,7 @@ impl<'a> BitWriter<'a> {
         self.bytes.extend_from_slice(&word.to_be_bytes());
         self.bytes.truncate(end);
         self.pending_bits %= 8;
+        // What was written is cleared, as the next value is combined with the rest by `or`.
         self.pending &= (1 << self.pending_bits) - 1;
     }
 
@@ -252,6 +266,7 @@ impl<'a> BitWriter<'a> {
 const WORD_BITS: u32 = 56;
 
 fn u16_words(bytes: &[u8]) -> impl Iterator<Item = u16> {
+    // An odd last byte is the high one of its word (RFC 1071).
     bytes.chunks(2).map(|pair| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
 }
 
@@ -262,6 +277,8 @@ pub(crate) fn csum16(bytes: &[u8]) -> u16 {
 
 /// The complement of a sum, with what is above a halfword added to it.
 fn complement_halfwords(mut sum: u64) -> u16 {
+    // Carries are added at the end: addition in ones' complement may be done in any order (RFC
+    // 1071).
     while sum > u64::from(u16::MAX) {
         sum = (sum & u64::from(u16::MAX)) + (sum >> u16::BITS);
     }

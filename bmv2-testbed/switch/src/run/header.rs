@@ -67,10 +67,12 @@ impl HeaderLayout {
         let Some(variable) = &self.variable else {
             return;
         };
+        // The buffer keeps its memory from packet to packet.
         let content = phv.varbit_mut(variable.varbit);
         content.clear();
         content.extend((0..length).map(|at| read_bits(bytes, variable.offset + 8 * at, 8) as u8));
         for field in &variable.behind {
+            // Fields behind the variable one move by its length.
             let offset = field.offset + 8 * length;
             phv.set(field.slot, read_bits(bytes, offset, field.bits));
         }
@@ -98,6 +100,7 @@ impl HeaderLayout {
     /// Marks the header present and the other members of its union absent.
     #[inline]
     pub(crate) fn mark_valid(&self, header: HeaderIndex, phv: &mut Phv) {
+        // At most one member of a union is valid, and writing one makes the others invalid.
         for rival in &self.union_peers {
             phv.set_valid(*rival, false);
         }
@@ -125,6 +128,7 @@ pub(crate) fn add_header(headers: &[HeaderLayout], header: HeaderIndex, phv: &mu
     if !phv.is_valid(header) {
         layout.clear_fields(phv);
         layout.mark_valid(header, phv);
+        // A header without its variable part, which is empty in a new one.
         phv.packet_length += layout.bytes as u32;
     }
 }
@@ -146,6 +150,7 @@ pub(crate) fn copy_header(
     phv: &mut Phv,
 ) {
     if !phv.is_valid(from) {
+        // The copy of an invalid header is invalid; its fields are undefined and stay.
         return phv.set_valid(to, false);
     }
     copy_fields(headers, from, to, phv);
@@ -157,6 +162,7 @@ impl HeaderStack {
     pub(crate) fn push_front(&self, by: usize, headers: &[HeaderLayout], phv: &mut Phv) {
         let size = self.elements.len();
         phv.set_next_element(self.index, size.min(phv.next_element(self.index).saturating_add(by)));
+        // From the end, so that no element is overwritten before it has moved.
         for to in (by..size).rev() {
             self.move_element(to - by, to, headers, phv);
         }
@@ -166,6 +172,7 @@ impl HeaderStack {
     /// Moves every element `by` places towards the start; the last become absent.
     pub(crate) fn pop_front(&self, by: usize, headers: &[HeaderLayout], phv: &mut Phv) {
         phv.set_next_element(self.index, phv.next_element(self.index).saturating_sub(by));
+        // From the front, for the same reason.
         for from in by..self.elements.len() {
             self.move_element(from, from - by, headers, phv);
         }
@@ -217,6 +224,8 @@ fn copy_fields(headers: &[HeaderLayout], from: HeaderIndex, to: HeaderIndex, phv
 pub(crate) fn read_bits(bytes: &[u8], offset: usize, bits: u32) -> u128 {
     let (start, skip) = (offset / 8, (offset % 8) as u32);
     match bytes[start..].first_chunk() {
+        // One load where eight bytes are left in the packet; the last fields of a packet take the
+        // slow way.
         Some(word) if skip + bits <= 64 => {
             u128::from(u64::from_be_bytes(*word) << skip >> (64 - bits))
         }

@@ -57,6 +57,7 @@ impl TwoRateMeter {
     pub(crate) fn set_config(&mut self, config: Option<MeterConfig>) {
         self.config = config;
         let full = |burst: fn(&MeterConfig) -> u64| TokenBucket {
+            // Buckets begin full (RFC 2698), so that the first burst is green.
             tokens: config.as_ref().map_or(0, burst),
             accrued: 0,
         };
@@ -90,6 +91,7 @@ impl TokenBucket {
         // From the total since time 0, so that the rounding of single packets does not add up.
         let total = u128::from(now / 1_000) * u128::from(rate) / 1_000_000;
         let accrued = u64::try_from(total).unwrap_or(u64::MAX);
+        // After a configuration this is the total since time 0, which the burst bounds below.
         let new = accrued.saturating_sub(self.accrued);
         self.accrued = accrued;
         self.tokens = self.tokens.saturating_add(new).min(burst);

@@ -159,6 +159,7 @@ impl Parser {
                 }
                 ParserOperation::Primitive(action) => {
                     for primitive in &*action.primitives {
+                        // One primitive that may write anywhere makes the whole answer unknown.
                         written.extend(primitive.written_slots()?.into_iter().flatten());
                     }
                 }
@@ -180,6 +181,7 @@ impl Parser {
     ) -> ParseOutcome {
         let mut reading = ParserCursor { packet, cursor: 0, sets };
         let mut next = self.start;
+        // Assumed until a state ends the loop: a program may go round for ever.
         let mut error = self.errors.parser_timeout;
         for _ in 0..STATE_LIMIT {
             let Some(state) = next else {
@@ -212,8 +214,10 @@ impl Parser {
         let mut key = 0_u128;
         for part in &state.key {
             let value = self.read_key_part(part, reading.remaining_bytes(), machine.phv)?;
+            // Each part fills whole bytes, as the values and masks of BMv2's JSON have them.
             key = key.unbounded_shl(part.bits().next_multiple_of(8)) | value;
         }
+        // The first that matches, in the order of the program.
         let taken = state.cases.iter().find(|case| case.select.matches_key(key, reading.sets));
         Ok(taken.map_or(state.default, |case| case.next))
     }
@@ -228,6 +232,7 @@ impl Parser {
             ParserOperation::Extract(header) => {
                 let layout = &machine.headers[header.0 as usize];
                 let rest = reading.remaining_bytes();
+                // Before anything is written: a header that does not fit stays invalid.
                 if layout.bytes > rest.len() {
                     return Err(self.errors.packet_too_short);
                 }
@@ -282,6 +287,7 @@ impl Parser {
             None => 0,
         };
         let bytes = layout.bytes.saturating_add(variable);
+        // The length comes from the packet, so it is checked against both the packet and the type.
         self.check_length(layout, bytes, reading.remaining_bytes())?;
         layout.extract_variable(reading.remaining_bytes(), variable, phv);
         layout.mark_valid(header, phv);
@@ -294,6 +300,7 @@ impl Parser {
 
     fn check_length(&self, layout: &HeaderLayout, bytes: usize, rest: &[u8]) -> Result<(), u32> {
         let most = layout.variable.as_ref().map_or(bytes, |variable| variable.max_bytes);
+        // A short packet is reported before a wrong length in its header.
         if bytes > rest.len() {
             Err(self.errors.packet_too_short)
         } else if bytes > most {
@@ -360,6 +367,7 @@ impl SelectMatch {
         match self {
             Self::Masked { value, mask } => key & mask == value,
             Self::InSet { set, mask } => {
+                // The mask of the case and that of the member both apply.
                 sets[set.0 as usize].iter().any(|&(value, of)| key & mask & of == value & mask)
             }
         }

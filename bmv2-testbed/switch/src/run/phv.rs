@@ -54,8 +54,10 @@ impl Phv {
     #[inline]
     pub(crate) fn reset(&mut self, packet_length: u32) {
         self.values.fill(0);
+        // Metadata is valid in every packet and has no place in it.
         self.valid.copy_from_slice(&self.metadata);
         self.next_elements.fill(0);
+        // Cleared and not replaced: no packet allocates.
         self.varbits.iter_mut().for_each(Vec::clear);
         self.packet_length = packet_length;
     }
@@ -82,6 +84,7 @@ impl Phv {
     /// truncated.
     #[inline]
     pub(crate) fn assign_field(&mut self, field: FieldRef, number: i128) {
+        // Cut to the field's width here and nowhere else: expressions work with more bits.
         self.set(field.slot, number as u128 & bit_mask(field.bits));
     }
 
@@ -119,6 +122,7 @@ impl Phv {
 
     /// Gives one variable-length field the bytes of another.
     pub(crate) fn copy_varbit(&mut self, from: VarbitIndex, to: VarbitIndex) {
+        // A copy in between, since both are parts of one vector.
         let bytes = self.varbit(from).to_vec();
         *self.varbit_mut(to) = bytes;
     }

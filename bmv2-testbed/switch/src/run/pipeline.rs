@@ -58,6 +58,7 @@ impl PipelineGraph {
         lookups: &mut LookupContext<'_>,
         machine: &mut PacketContext<'_>,
     ) {
+        // `exit` in ingress does not end egress.
         machine.exit = false;
         let mut next = self.start;
         while let Some(node) = next
@@ -110,11 +111,13 @@ impl LookupContext<'_> {
         if let Some(entry) = entry
             && table.tracks_hits
         {
+            // Before the action, which may read the colour that a direct meter assigns here.
             update_hit_state(table, entry, machine);
         }
         let table = &self.tables[at];
         let hit = entry
             .and_then(|entry| self.resolve_call(table.profile, table.entry_action(entry), machine));
+        // An entry whose group has no usable member counts as a miss.
         let is_hit = hit.is_some();
         match hit.or(table.default_action()) {
             Some(call) => {

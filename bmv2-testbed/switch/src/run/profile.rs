@@ -24,6 +24,8 @@ impl LivePorts {
     fn allow_member(&self, member: &GroupMember) -> bool {
         match (&self.0, member.watch) {
             (Some(live), Some(port)) => live.contains(&port),
+            // Without reports of ports all members take part, and one that watches no port always
+            // does.
             _ => true,
         }
     }
@@ -81,6 +83,8 @@ impl ActionProfile {
             TableAction::Member(member) => *member,
             TableAction::Group(group) => {
                 let choices = &self.groups.get(group)?.choices;
+                // The hash is computed only for groups, and a group without members has no
+                // remainder.
                 let at = hash().checked_rem(choices.len() as u64)?;
                 choices[at as usize]
             }
@@ -169,6 +173,7 @@ impl ActionProfile {
         if !self.groups.contains_key(&id) {
             return Err(ControlError::NotFound);
         }
+        // Before the old ones are released: a member of both is never without a reference.
         self.add_group_references(&members);
         if let Some(group) = self.groups.get_mut(&id) {
             group.choices = choices;
@@ -241,6 +246,7 @@ impl ActionProfile {
             if !self.members.contains_key(member) {
                 return Err(ControlError::NoSuchMember(*member));
             }
+            // P4Runtime has each member once, with a weight above 0.
             if *weight == 0 || weights.insert(*member, *weight as usize).is_some() {
                 return Err(ControlError::BadGroup(*member));
             }
@@ -274,5 +280,6 @@ fn live_choices(members: &[GroupMember], live_ports: &LivePorts) -> Vec<MemberId
     let live = members.iter().filter(|member| live_ports.allow_member(member));
     let weights: BTreeMap<MemberId, usize> =
         live.map(|member| (member.member, member.weight as usize)).collect();
+    // In the order of ids, so that the choice does not depend on how a controller lists members.
     weights.into_iter().flat_map(|(id, weight)| std::iter::repeat_n(id, weight)).collect()
 }

@@ -80,6 +80,8 @@ impl Program {
     /// The action of this name among `allowed`, a table's or profile's actions: p4c gives every
     /// table its own copy of an action that many use, such as `NoAction`.
     pub fn action_named(&self, allowed: &[ActionIndex], name: &str) -> Option<ActionIndex> {
+        // Names of actions may repeat between controls; among the actions of one table they are
+        // unique.
         allowed.iter().find(|action| self.action(**action).is_some_and(|a| a.name == name)).copied()
     }
 

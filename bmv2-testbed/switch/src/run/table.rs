@@ -84,6 +84,7 @@ impl MatchTable {
             index: KeyIndex::new(spec),
         };
         for (key, call) in spec.constant_entries.iter().flatten() {
+            // Past the checks of the control API, which refuse writes to constant entries.
             table.insert_entry(key.clone(), TableAction::Action(call.clone()));
         }
         table
@@ -110,6 +111,7 @@ impl MatchTable {
     /// Notes that an entry found by [`Table::lookup`] was hit.
     pub(crate) fn touch_entry(&mut self, entry: u32, now: Nanos) {
         let idle = &mut self.entries[entry as usize].idle;
+        // A hit after a notification begins the time anew, and may be notified again.
         (idle.since, idle.notified) = (now, false);
     }
 
@@ -161,6 +163,7 @@ impl MatchTable {
         let number = self.entry_number(key)?;
         self.by_key.remove(key);
         self.index.remove(key, number);
+        // The entry stays in its place, where a new one overwrites it: numbers are never moved.
         self.free.insert(number);
         Ok(self.entries[number as usize].action.clone())
     }
@@ -230,6 +233,7 @@ impl MatchTable {
         for (key, number) in &self.by_key {
             let idle = &mut self.entries[*number as usize].idle;
             let is_over = idle.timeout > 0 && now.saturating_sub(idle.since) >= idle.timeout;
+            // Once for each time without hits; a controller that has not acted knows it already.
             if is_over && !idle.notified {
                 idle.notified = true;
                 expired.push(key.clone());
@@ -242,6 +246,7 @@ impl MatchTable {
     pub(crate) fn set_default(&mut self, call: ActionCall) -> Result<(), ControlError> {
         let same_action = self.spec.default.as_ref().is_some_and(|d| d.action == call.action);
         match self.spec.default_mutability {
+            // The default of a table with a profile is that of the program, as in BMv2.
             _ if self.spec.profile.is_some() => {
                 Err(ControlError::TargetKind("no default action from the control plane"))
             }
@@ -269,6 +274,7 @@ impl MatchTable {
             meter: self.spec.direct_meter.map(|meter| TwoRateMeter::new(meter.unit)),
             idle: IdleState::default(),
         };
+        // The lowest free number, so that two switches with the same writes number entries alike.
         let number = match self.free.pop_first() {
             Some(number) => {
                 self.entries[number as usize] = entry;

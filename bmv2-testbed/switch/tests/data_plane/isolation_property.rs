@@ -412,7 +412,7 @@ impl<'a> AttackedLeaf<'a> {
         tally: &mut FrameTally,
     ) -> Result<(), String> {
         let dscp = dscp_of(&out.packet);
-        // An answer of the leaf itself goes back to whoever asked, below all jobs.
+        // An answer of the leaf itself goes back to its sender, below all jobs.
         if (out.port, out.level) == (frame.port, 0) && out.packet[6..12] == LEAF_MAC_BYTES {
             tally.answered += 1;
             return Ok(());

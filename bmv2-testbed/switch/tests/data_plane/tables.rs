@@ -1,4 +1,4 @@
-//! The control API: what is accepted, what is refused, and which entry wins.
+//! The control API: accepted and refused entries, and which entry wins.
 
 use std::collections::BTreeSet;
 
@@ -224,7 +224,7 @@ fn a_member_whose_watched_port_is_down_is_not_selected() {
         leaf.set_port_states(&states);
         assert_eq!(ports(&mut leaf), selected.into_iter().collect(), "{states:?}");
     }
-    // What is written while a port is down counts as well.
+    // Entries that are written while a port is down count as well.
     leaf.set_port_states(&[(11, Up)]);
     leaf.modify_group(selector(), 1, watched.to_vec()).unwrap();
     assert_eq!(ports(&mut leaf), [11].into());

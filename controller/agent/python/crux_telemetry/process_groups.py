@@ -11,7 +11,7 @@ What a rank sends follows from the operation, with n ranks and b bytes of the wh
     all_gather, reduce_scatter    (n-1)/n b
     all_to_all                    (n-1)/n b       b is what one rank holds
     broadcast, reduce             (n-1)/n b       a ring of the ranks, on average
-    send                          b               what is received is counted by its sender
+    send                          b               received bytes are counted by the sender
 """
 
 import contextlib

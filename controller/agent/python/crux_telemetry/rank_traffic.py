@@ -3,7 +3,7 @@
 Every group of rank 0 stands for those alike all over the job: with tensor groups of 8, there are
 world/8 of them. Rings pass the ranks of a host one after the other and have a channel for each of
 these, which leaves a host by the rank by which it enters it; and what is for a rank elsewhere leaves by
-the rank of the same place in the host, whoever sends it (PXN), as those of NCCL do.
+the rank of the same place in the host, from any sender (PXN), as those of NCCL do.
 """
 
 from .process_groups import sent_bytes

@@ -10,7 +10,7 @@ import time
 # A job that has just been given a slot and is late by less than this share of the period does not
 # wait for the next one.
 FOUND_SHARE = 0.02
-# The longest period that a job waits for, seconds: whoever gives slots must not stop a job.
+# The longest period that a job waits for, seconds: a wrong slot must not stop a job.
 MAX_PERIOD = 3600.0
 
 

@@ -105,7 +105,7 @@ def train(rank, rendezvous, output):
         optimizer.step()
     weights = float(sum(parameter.sum() for parameter in model.parameters()))
     watch.close()
-    # Whoever leaves first would take away what the other still receives.
+    # The process that leaves first would take away what the other still receives.
     distributed.barrier()
     with open(f"{output}.{rank}", "w") as file:
         json.dump({"messages": reporter.messages, "weights": weights}, file)
@@ -132,7 +132,7 @@ def call_groups(rank, rendezvous, output):
     for work in distributed.batch_isend_irecv(both):
         work.wait()
     groups = {str(group.ranks): group.operations for group in hook.COUNTER.take()}
-    # Whoever leaves first would take away what the other still receives.
+    # The process that leaves first would take away what the other still receives.
     distributed.barrier()
     with open(f"{output}.{rank}", "w") as file:
         json.dump(groups, file)

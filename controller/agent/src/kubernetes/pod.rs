@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-/// Whoever sets this label wants the job of the pod to be announced.
+/// The job of a pod with this label is announced.
 const ANNOUNCE_LABEL: &str = "crux.fabric/announce";
 
 /// Labels that name the job of a pod, the first one there counts: ours, JobSet, Kubeflow's training

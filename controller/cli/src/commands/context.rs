@@ -212,7 +212,7 @@ impl ContextsDocument {
         self.contexts.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
             let remedy = match &known[..] {
-                [] => "there is none yet; add it with crux context set".to_owned(),
+                [] => "no context exists yet; add it with crux context set".to_owned(),
                 known => format!("there are: {}", known.join(", ")),
             };
             CommandError::input(format_args!("no context `{name}`"), remedy)

@@ -44,8 +44,8 @@ use command_io::{files, output};
 ///
 /// Plans for the jobs, programs every switch that the fabric document gives a P4Runtime address
 /// for, reads back what it wrote and says when all of them hold it. SIGHUP has it read fabric, jobs
-/// and policy again; if they are wrong, what is in force stays. Stopping it withdraws nothing: switches
-/// keep forwarding.
+/// and policy again; if they are wrong, what is in force stays. Stopping it withdraws nothing:
+/// switches keep forwarding.
 ///
 /// Without a fabric document, with the switches named by --switch, it discovers cables by probes
 /// and hosts by ARP. Tiers follow from where hosts are. Jobs of --jobs are planned for once their
@@ -95,8 +95,8 @@ pub(crate) struct ControllerArgs {
     /// SWITCH-ethPORT for the state of cables
     #[arg(long, conflicts_with = "switch")]
     carriers: bool,
-    /// Replace programs of another kind than the fabric document has for a switch, whoever pushed
-    /// them (reconcile.other_programs); without it, such a switch is left to its controller
+    /// Replace programs of another kind than the fabric document has for a switch
+    /// (reconcile.other_programs); without it, such a switch is left to its controller
     #[arg(long)]
     replace_program: bool,
 }
@@ -171,8 +171,8 @@ pub(crate) fn run_controller(args: &ControllerArgs) -> Result<(), CommandError> 
     runtime.block_on(serve_controller(args, config, fabric, wanted))
 }
 
-/// Says what is wrong with documents that could be read; a store is not opened, as a controller that
-/// runs has it.
+/// Says what is wrong with documents that could be read; a store is not opened, as a controller
+/// that runs has it.
 fn check_documents(fabric: &Fabric, wanted: &OperatorDocuments) -> Result<(), CommandError> {
     let findings = topology::check_fabric(fabric);
     findings.iter().try_for_each(output::print_line)?;
@@ -287,7 +287,8 @@ async fn serve_controller(
                     senses.carriers = Some(carriers.map_err(CommandError::failed)?);
                 }
                 let reread = match args.fabric {
-                    // Jobs whose hosts have come are in the file already; the policy has not changed.
+                    // Jobs whose hosts have come are in the file already; the policy has not
+                    // changed.
                     Some(_) => documents.reload_jobs(&fabric).await?,
                     None => documents.reload_documents(&fabric).await?,
                 };

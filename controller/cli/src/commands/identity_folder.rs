@@ -1,9 +1,9 @@
 //! The folder with the identities of a fabric: an authority of its own, and the certificates that
 //! it has issued.
 //!
-//! `crux init` creates it, and `crux cert` adds certificates and issues them anew. The decision: which
-//! certificates there are, and for which names, stands in a document of the folder, so that nothing
-//! has to be read out of certificates.
+//! `crux init` creates it, and `crux cert` adds certificates and issues them anew. The decision:
+//! which certificates there are, and for which names, stands in a document of the folder, so that
+//! nothing has to be read out of certificates.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -156,8 +156,8 @@ impl IdentityFolder {
         }
     }
 
-    /// Revokes the certificate that a file has now; what it was once renewed from is revoked only if
-    /// that was asked for at its time. Whether it was not revoked before.
+    /// Revokes the certificate that a file has now; what it was once renewed from is revoked only
+    /// if that was asked for at its time. Whether it was not revoked before.
     pub(super) fn revoke_certificate(&self, file: &str) -> Result<bool, IdentityError> {
         let serial = self.serial_of(file)?;
         let mut revoked = self.read_revocations()?;
@@ -182,8 +182,8 @@ impl IdentityFolder {
         }
     }
 
-    /// Writes the revoked certificates, and signs a list of them. The list is written last: it is what
-    /// others read.
+    /// Writes the revoked certificates, and signs a list of them. The list is written last: it is
+    /// what others read.
     fn write_revocations(&self, revoked: &[RevokedCertificate]) -> Result<(), IdentityError> {
         let authority = self.load_authority()?;
         let signed = revocation_params(revoked)
@@ -315,7 +315,7 @@ fn leaf_params(
     Ok(params)
 }
 
-/// A list of what is revoked. Its numbers rise with what is on it, and it is valid as long as the
+/// A list of revoked certificates. Its number rises with its length, and it is valid as long as the
 /// authority: what is revoked stays so.
 fn revocation_params(revoked: &[RevokedCertificate]) -> CertificateRevocationListParams {
     let time = |seconds: u64| {

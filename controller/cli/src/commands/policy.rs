@@ -80,7 +80,7 @@ Examples:
 pub(crate) struct PolicyCheckArgs {
     /// Policy document
     file: String,
-    /// Fabric document, to look whether what is drained is there
+    /// Fabric document, to check that drained parts exist
     #[arg(long)]
     fabric: Option<String>,
     #[command(flatten)]

@@ -1,8 +1,8 @@
 //! `crux report`: what the plan is worth, over time, as one HTML file.
 //!
 //! The controller has measured and forecast; this module asks, and [`page`] draws. The decision:
-//! the figures are those of `/v1/utilization`, in HTML as in JSON, so that whoever doubts a plot
-//! can read its numbers.
+//! the figures are those of `/v1/utilization`, in HTML as in JSON, so that a reader who doubts a
+//! plot can read its numbers.
 
 mod page;
 mod plot;

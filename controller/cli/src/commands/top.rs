@@ -23,7 +23,7 @@ use command_io::CommandError;
 use command_io::ControllerClient;
 use command_io::output;
 
-/// Between two looks at what is known, while no key is pressed.
+/// Between two updates of the screen, while no key is pressed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The size of a frame that is printed where there is no terminal.

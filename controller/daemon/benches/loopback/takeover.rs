@@ -18,7 +18,7 @@ pub(crate) async fn measure() -> Result<(), Failed> {
         let options = ServiceOptions { dialect, ..ServiceOptions::default() };
         let lab = Lab::large(options).await?;
         let mut times = Times::default();
-        // Within a term the higher number leads, so whoever is started later stands by.
+        // Within a term the higher number leads, so a controller that is started later stands by.
         let mut primary = numbered(&lab.fabric, ROUNDS + 1).await?;
         for number in (1..=ROUNDS).rev() {
             let standby = numbered(&lab.fabric, number).await?;

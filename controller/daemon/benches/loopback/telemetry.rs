@@ -54,8 +54,8 @@ pub(crate) async fn measure(protection: ConnectionSecurity) -> Result<(), Failed
     Ok(())
 }
 
-/// Hosts with eight NICs report, and their jobs have a flow from each NIC. The switches are not there:
-/// this is about reports and plans.
+/// Hosts with eight NICs report, and their jobs have a flow from each NIC. The switches are not
+/// there: this is about reports and plans.
 pub(crate) async fn measure_eight_nics(input: PlanInput) -> Result<(), Failed> {
     let controller = control(&input.fabric, |_| {}).await?;
     let hosts = input.fabric.hosts().len() as u32;
@@ -270,8 +270,8 @@ impl ReportLoad {
         Ok(lines)
     }
 
-    /// Many hosts report at once. What most of them report is answered, which is how handling is timed:
-    /// from when it is due to when the answer is read.
+    /// Many hosts report at once. What most of them report is answered, which is how handling is
+    /// timed: from when it is due to when the answer is read.
     async fn send_reports(&self, lines: Vec<ReportStream>) -> Result<(), Failed> {
         let began = Instant::now() + Duration::from_millis(100);
         let ticks = self.rate * SECONDS;
@@ -345,7 +345,7 @@ impl HostReporter {
     }
 }
 
-/// Reports windows of a job. What is answered is read and forgotten, or it would pile up here.
+/// Reports windows of a job. Answers are read and forgotten, or they would pile up here.
 async fn report_job(
     window: Report,
     line: ReportStream,

@@ -118,8 +118,8 @@ pub struct TlsFiles {
     /// Roots of client certificates. A client without a certificate of theirs is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_roots: Option<PathBuf>,
-    /// Certificate revocation lists of the clients' authorities, in PEM; requires `client_roots`. The
-    /// issuer of every client's certificate needs a list here.
+    /// Certificate revocation lists of the clients' authorities, in PEM; requires `client_roots`.
+    /// The issuer of every client's certificate needs a list here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked: Option<PathBuf>,
 }
@@ -170,8 +170,8 @@ pub struct RawNorthbound {
     /// Access by token. Every request needs one, job reports included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<RawToken>,
-    /// Access by client certificate. Apart from `tokens`, because whoever knows a certificate could
-    /// send it; only its owner has the key.
+    /// Access by client certificate. Apart from `tokens`, because anybody who knows a certificate
+    /// could send it; only its owner has the key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<RawCertificate>,
     /// Serve over TLS. With `client_roots`, clients need a certificate as well.

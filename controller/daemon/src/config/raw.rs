@@ -192,8 +192,8 @@ pub struct RawReconcile {
     pub other_programs: OtherPrograms,
 }
 
-/// What happens to a program of another kind than the fabric document has for the switch, whoever
-/// pushed it and with or without a cookie.
+/// What happens to a program of another kind than the fabric document has for the switch, with or
+/// without a cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OtherPrograms {

@@ -1,8 +1,8 @@
 //! Discovery beside a running controller: probes in rounds, and what becomes of them.
 //!
 //! The task is given what sessions hear and says what they shall send; an [`TopologyObserver`] is
-//! in between. Differences from the document go to whoever looks, cables that were seen and are not
-//! any more to [`liveness`](crate::liveness). The decision: only what was seen before can be
+//! in between. Differences from the document become findings, and cables that disappear go to
+//! [`liveness`](crate::liveness). The decision: only what was seen before can be
 //! missed. Where the controller never heard a probe, the fault may lie in the way of the probe, so
 //! that is told and traffic stays; and when more than half of all cables fall silent in one round,
 //! it is the controller that has lost its hearing.

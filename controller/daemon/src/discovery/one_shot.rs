@@ -2,10 +2,11 @@
 //!
 //! Beside a running controller this finds nothing, because a switch takes packets from its primary
 //! alone. The decision: a survey leaves switches as they were. It reads the program of a switch
-//! before anything else, and takes part only where that is the controller's or there is none. Its
-//! first bid has no election id, so that nobody is outbid; where the switch has no primary, it bids
-//! with the highest id that the switch has seen, so that whoever had it can come back with it. It
-//! adds the rows that bring probes, ARP and neighbour discovery to it and takes them away again.
+//! before anything else, and takes part only where the switch runs the controller's program or no
+//! program. Its first bid has no election id, so that nobody is outbid; where the switch has no
+//! primary, it bids with the highest id that the switch has seen, so that its owner can come back
+//! with it. It adds the rows that bring probes, ARP and neighbour discovery to it and takes them
+//! away again.
 
 use std::time::Duration;
 

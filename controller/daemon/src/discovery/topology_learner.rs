@@ -1,9 +1,9 @@
 //! A fabric without a document: what is found becomes the fabric.
 //!
 //! The [`link_discovery`](super::link_discovery) asks every round. Sans-IO: what is seen and the
-//! time are arguments, another fabric is the result. Three decisions. The fabric only grows: what was
-//! found once and is not seen any more has failed, and comes back as what it was; only a port that
-//! leads elsewhere now is taken at its word. What is new counts once nothing newer was found
+//! time are arguments, another fabric is the result. Three decisions. The fabric only grows: what
+//! was found once and is not seen any more has failed, and comes back as what it was; only a port
+//! that leads elsewhere now is taken at its word. What is new counts once nothing newer was found
 //! for as long as silence takes to count, so that a fabric whose switches answer one by one is
 //! learned at once. And a port at which a host was found leads to no switch: two hosts that relay
 //! what they receive pass on probes, and LLDP as well, so only an operator can say otherwise.
@@ -36,7 +36,7 @@ pub(super) struct TopologyLearner {
 pub(super) struct LearnedUpdate {
     /// The fabric from now on, if it is another.
     pub(super) fabric: Option<Fabric>,
-    /// What of it is assumed, or why it is none.
+    /// What of it is assumed, or why no fabric can be learned.
     pub(super) findings: Vec<Finding>,
 }
 

@@ -1,7 +1,7 @@
 //! The calls to etcd that a member makes, each with a deadline.
 //!
 //! The messages are the few of etcd's API in `proto/etcd.proto`. The decision: every read and write
-//! is one transaction, so what is read is of one revision and what is written is guarded.
+//! is one transaction, so reads are of one revision and writes are guarded.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ use crate::config::{EtcdConfig, TlsConfig};
 use crate::southbound::GrpcNetwork;
 use crate::store::{StoreRecord, StoredState};
 
-/// The largest answer. A snapshot has four documents, each of which may be as large as etcd takes in
-/// one request.
+/// The largest answer. A snapshot has four documents, each of which may be as large as etcd takes
+/// in one request.
 const ANSWER_BYTES: usize = 16 << 20;
 
 /// What a controller says that most switches answer, and one that few answer.
@@ -94,7 +94,7 @@ pub enum EtcdError {
     /// The controller is not connected to etcd.
     #[error("etcd is out of reach")]
     Unreachable,
-    /// What is stored is not what belongs there.
+    /// The stored value is not what belongs there.
     #[error(
         "cannot read the {what} in etcd; if an older version of crux wrote it, delete what is \
          below etcd.prefix (`etcdctl del --prefix`) and run `crux policy apply` again"
@@ -121,8 +121,8 @@ impl EtcdClient {
     /// Connects to a server of an etcd.
     ///
     /// # Errors
-    /// The address is none, nobody answers there before the deadline, or etcd does not let the user
-    /// in.
+    /// The address is invalid, nobody answers there before the deadline, or etcd does not let the
+    /// user in.
     pub(crate) async fn connect(endpoint: &str, etcd: &EtcdConfig) -> Result<Self, EtcdError> {
         let (deadline, keys) = (etcd.deadline, EtcdKeys::new(&etcd.prefix));
         let tls = etcd.tls.as_ref();
@@ -177,8 +177,8 @@ impl EtcdClient {
         Ok(answer.await?.into_inner())
     }
 
-    /// One transaction of the leader elected at this revision. A leader that was deposed fails, even
-    /// if it does not know yet.
+    /// One transaction of the leader elected at this revision. A leader that was deposed fails,
+    /// even if it does not know yet.
     async fn run_as_leader(&self, elected: u64, requests: Vec<Request>) -> Result<(), EtcdError> {
         let guard = created_at(self.keys.leader_key(), elected);
         let answer = self.run_transaction(vec![guard], requests).await?;

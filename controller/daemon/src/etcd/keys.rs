@@ -20,7 +20,7 @@
 //! A watch covers the keys that begin with a letter: it would otherwise send every piece of every
 //! plan to all members, which read what the manifest names anyway.
 //!
-//! The decision: what is stored are the same documents as in the embedded
+//! The decision: etcd has the same documents as the embedded
 //! [`store`](crate::store), so a person can read and a controller of another fabric file can use
 //! them.
 

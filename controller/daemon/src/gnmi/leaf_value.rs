@@ -44,7 +44,7 @@ pub(super) fn take_apart(notification: proto::Notification) -> proto::Notificati
         match update.val.as_ref().and_then(json_object) {
             Some(object) => {
                 let mut path = update.path.unwrap_or_default();
-                // Whoever has it from RESTCONF repeats the last step of the path in the object.
+                // A server that takes the object from RESTCONF repeats the last step of the path.
                 if path.elem.last().is_some_and(|last| names_only(&object, &last.name)) {
                     path.elem.pop();
                 }
@@ -125,7 +125,7 @@ pub(super) fn interface_ports(notifications: &[proto::Notification]) -> BTreeMap
     ports.collect()
 }
 
-/// A value as text: that of a number has its digits. Objects and lists are none.
+/// A value as text: that of a number has its digits. Objects and lists have no text.
 pub(super) fn value_text(value: &proto::TypedValue) -> Option<String> {
     use proto::typed_value::Value;
     match value.value.as_ref()? {

@@ -2,8 +2,8 @@
 //!
 //! A packet's DSCP has a class (`/qos/classifiers`), a class has a queue (`/qos/forwarding-groups`)
 //! and a queue has a scheduler (`/qos/scheduler-policies`). The decision: only the whole way from
-//! DSCP to queue counts, since classes may have any names; a finding names what is found, what is
-//! expected and the tables of SONiC's configuration to change.
+//! DSCP to queue counts, since classes may have any names; a finding names the queue found, the
+//! one expected and the tables of SONiC's configuration to change.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! What one switch counts at its ports, and how fast it counts bytes.
 //!
-//! The decision: a rate is the mean since the reading before. Readings are seconds apart, so that a
-//! mean over several would say what was, and whoever wants one has the counters.
+//! The decision: a rate is the mean since the reading before. Readings are seconds apart, so a
+//! mean over several would describe the past; metrics have the counters for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The task that owns the [`LearnedFlowTable`].
 //!
-//! The decision: what is learned is published at ticks, so that a flood of reports costs a few
+//! The decision: learned flows are published at ticks, so that a flood of reports costs a few
 //! copies of the table a second and not one for each report. The connections of jobs are submitted
 //! to the state at the same ticks, one change for all that have come.
 

@@ -320,7 +320,7 @@ impl AccessControl {
         };
         let begun = handle.begin_request();
         let response = next.run(request).await;
-        // Whoever answers has read the body: a stream of events must not keep its room.
+        // The answer begins after the body was read: a stream of events must not keep its room.
         if let Some(permit) = &mut permit {
             permit.shrink_body(0);
         }

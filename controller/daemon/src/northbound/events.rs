@@ -143,7 +143,7 @@ pub(super) fn describe_operation(schemas: &mut SchemaGenerator) -> Value {
         "responses": {
             "200": {"description": "The answer", "content": content},
             "default": {
-                "description": "Why there is none",
+                "description": "Why there is no answer",
                 "content": problem
             }
         }

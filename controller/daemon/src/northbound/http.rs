@@ -24,7 +24,7 @@ use super::auth::{CallerIdentity, HEALTH, READINESS, RETRY_AFTER};
 use super::service::{NorthboundService, ServiceError};
 use super::{events, openapi};
 
-/// An answer, or why there is none.
+/// An answer, or the reason of a refusal.
 type HandlerFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, ServiceError>> + Send>>;
 
 /// What answers a request: the service, the last part of its path if that is a name, and its body.
@@ -66,7 +66,7 @@ pub(super) fn build_router(service: NorthboundService) -> Router {
         .with_state(service)
 }
 
-/// The error of a path that is none, in the form that the caller reads: tonic by itself answers
+/// The error for an unknown path (404), in the form that the caller reads: tonic by itself answers
 /// status 200 without a body, which programs that speak no gRPC take for success.
 pub(super) async fn serve_unknown_path(uri: Uri, headers: HeaderMap) -> Response {
     let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());

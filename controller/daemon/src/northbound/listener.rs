@@ -315,7 +315,7 @@ fn usable_connections(wanted: usize) -> usize {
 /// A connection that sent no request, or did not read a response, in time.
 struct ConnectionExpired;
 
-/// Makes the handshake where there is TLS; no stream if there is none to be made.
+/// Makes the TLS handshake where TLS is configured; no stream if it fails.
 async fn secure_stream(
     stream: TcpStream,
     tls: Option<&TlsServer>,

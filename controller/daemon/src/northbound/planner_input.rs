@@ -41,7 +41,7 @@ impl PlannerInput {
         let links = fabric.link_ids();
         let down = links.filter(|link| !fabric.is_up(*link));
         let mut policy = state.policy_history().latest().content.clone();
-        // What the configuration says of switches is not known to whoever plans again.
+        // A client that plans again does not know the controller's configuration of switches.
         if request.policy.levels != PolicyDocument::default_levels(fabric) {
             policy.policy.levels = Some(request.policy.levels);
         }

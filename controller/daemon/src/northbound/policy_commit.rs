@@ -42,7 +42,7 @@ pub struct ProposedPolicy {
 /// What ends the trial of a proposed policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrialEnd {
-    /// There is none.
+    /// The policy was not applied as a trial.
     NoTrial,
     /// The switches.
     Verification,
@@ -84,7 +84,7 @@ impl PolicyCommitter {
         let wanted = content.clone();
         let latest = self.access.query_state(move |state| {
             let latest = &state.policy_history().latest().content;
-            // What is in force already is no revision, and nothing that could be taken back.
+            // A policy that is in force already makes no revision that could be taken back.
             *latest == wanted || latest.only_added_drains(&wanted).is_some()
         });
         let end = match (confirm_within, latest.await?) {

@@ -377,7 +377,7 @@ impl NorthboundService {
             true => None,
             false => Some(self.changes.acquire_slot(&self.caller).await?),
         };
-        // From what is in force to what is proposed nobody else changes anything.
+        // The lock keeps other changes out between this read and the proposal.
         let alone = self.policy_changes.lock().await;
         let in_force = self.get_policy().await?.content;
         let content = match slot {
@@ -471,8 +471,8 @@ impl NorthboundService {
         refuse_with(finding)
     }
 
-    /// The content that a request leads to from what is in force, made in the slot, which is for the
-    /// caller to use again.
+    /// The content that a request leads to from what is in force, made in the slot, which is for
+    /// the caller to use again.
     async fn resolve_content(
         &self,
         request: &PreviewPolicyRequest,
@@ -494,7 +494,7 @@ impl NorthboundService {
 fn open_access_finding() -> Finding {
     Finding::warning(
         "northbound",
-        "whoever reaches the address may do everything (northbound.anyone); remove it, or add \
+        "every client of the address may do everything (northbound.anyone); remove it, or add \
          northbound.tokens",
     )
 }

@@ -86,6 +86,8 @@ impl StateArchive {
         let lost_progress = store.lost_progress()?;
         let mut stored = store.read_state()?;
         let used_generation = stored.generation;
+        // The mark beside the store remembers the highest term, so a store that was restored from a
+        // backup does not repeat one.
         stored.term = config.term.max(store.highest_term()? + 1);
         stored.generation += GENERATION_BLOCK;
         let numbers = [StoreRecord::Term(stored.term), StoreRecord::Generation(stored.generation)];
@@ -120,6 +122,7 @@ impl StateArchive {
     /// the store counts as unknown.
     pub(super) fn use_cluster_store(&mut self, client: Option<StoreClient>) {
         self.backend = client.map_or(StoreBackend::Disabled, StoreBackend::Cluster);
+        // Another leader may have replaced every record since this member last read it.
         (self.stored, self.retry_at) = (StoredState::default(), None);
     }
 
@@ -313,6 +316,7 @@ impl StateArchive {
             StoreBackend::Cluster(_) => vec![generation],
             _ => vec![StoreRecord::Term(self.stored.term), generation],
         };
+        // The numbers are small and always there, so they show whether the disk has room again.
         if self.write_records(numbers).await.is_err() {
             return;
         }
@@ -365,6 +369,8 @@ impl StateArchive {
             StoreBackend::Cluster(client) => {
                 let mut written = Ok(());
                 for record in writing {
+                    // The first failure ends the loop: a later record may refer to one that etcd
+                    // has refused.
                     if written.is_ok() {
                         written = client.store_record(record).await;
                     }
@@ -405,6 +411,7 @@ impl StateArchive {
     /// failed write can be repeated before the block ends.
     pub(super) async fn reserve_generations(&mut self, spent: u64) -> Option<Finding> {
         let reserved = self.stored.generation;
+        // Not at the end of the block: a repair at that moment would have to wait for the disk.
         if spent + GENERATION_BLOCK / 2 < reserved {
             return None;
         }
@@ -481,6 +488,8 @@ fn merge_inventory(
     found: &FabricDocument,
 ) -> Result<FabricDocument, String> {
     let mut switches = known.switches.clone();
+    // Only the tier is taken from what was found: names, addresses and device ids are the
+    // operator's.
     for before in &found.switches {
         let Some(now) = switches.iter_mut().find(|now| now.name == before.name) else {
             return Err(format!("the inventory no longer has switch {}", before.name));
@@ -503,6 +512,8 @@ fn with_documented_cables(found: &FabricDocument, known: &FabricDocument) -> Fab
         if corrected.links.iter().any(is_known) {
             continue;
         }
+        // Two hosts that relayed probes may have looked like a cable, or a cable like hosts; the
+        // document decides.
         let displaced = corrected.links.iter().filter(|link| is_at_port(link));
         let displaced: BTreeSet<String> =
             displaced.flat_map(|link| [node(&link.a), node(&link.b)]).collect();

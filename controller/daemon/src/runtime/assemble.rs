@@ -107,6 +107,8 @@ impl Controller {
         report_other_file(&history, &findings);
         let supervisor = TaskSupervisor::new(findings.clone(), stop.clone());
         let cluster = Cluster::join(&network, &config, &supervisor);
+        // The channels exist before any session: a packet-in that arrived first would have no
+        // receiver.
         let (learner, digests) = FlowLearner::new(&config, cluster.watch_permit());
         let config = Arc::new(config);
         let messages = (packet_io, digests);
@@ -136,6 +138,7 @@ impl Controller {
         let keeper = keep_plan(&core);
         let mut handle = spawn_tasks(core, discovery, learner, &config);
         handle.keeper = keeper;
+        // Through the queue like every other event, so that a recording of this run begins with it.
         let receipt = handle.submit_event(starting_event).await?;
         match handle.current_rollout() {
             None => Err(ControllerError::Refused(receipt.findings)),

@@ -1,8 +1,8 @@
 //! Leadership among the controllers of a fabric: elected through etcd, or by the switches.
 //!
-//! Where etcd is configured, the [`ClusterMembership`] decides the write permit. Else the permit only
-//! carries the term to bid in, and the switches admit one controller; a standby bids in no term that
-//! may write until an operator has it lead.
+//! Where etcd is configured, the [`ClusterMembership`] decides the write permit. Else the permit
+//! only carries the term to bid in, and the switches admit one controller; a standby bids in no
+//! term that may write until an operator has it lead.
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -34,6 +34,8 @@ impl Cluster {
         config: &Config,
         supervisor: &TaskSupervisor,
     ) -> Self {
+        // Nobody writes in term 0: until the first observation this controller only learns who
+        // leads.
         let write_permit = watch::Sender::new(WritePermit::Open { term: 0 });
         let membership =
             ClusterMembership::join_cluster(network, config, &write_permit, supervisor);
@@ -73,7 +75,7 @@ impl Cluster {
         self.election.next_due()
     }
 
-    /// Waits for an update from etcd; for ever where there is none.
+    /// Waits for an update from etcd; for ever without an etcd.
     pub(super) async fn wait_for_update(&mut self) -> ClusterWake {
         match &mut self.membership {
             Some(membership) => membership.wait_for_update().await,
@@ -91,7 +93,7 @@ impl Cluster {
         self.membership.as_ref()?.refusal_about(about)
     }
 
-    /// Has this controller lead, whoever leads now; the refusal where etcd elects.
+    /// Has this controller take the lead; the refusal where etcd elects.
     pub(super) fn request_lead(&mut self, findings: &StandingFindings) -> Option<Finding> {
         if self.membership.is_some() {
             return Some(etcd_elects());
@@ -117,8 +119,8 @@ impl Cluster {
         membership.step_down()
     }
 
-    /// The term to bid in, by this controller's mastership at all switches. Sessions bid in it after
-    /// [`Cluster::permit_term`].
+    /// The term to bid in, by this controller's mastership at all switches. Sessions bid in it
+    /// after [`Cluster::permit_term`].
     pub(super) fn choose_term(&mut self, masterships: &[Mastership], now: Instant) -> u64 {
         self.election.choose_term(masterships, now)
     }
@@ -126,6 +128,7 @@ impl Cluster {
     /// Lets sessions bid in this term.
     pub(super) fn permit_term(&self, term: u64) {
         let permit = WritePermit::Open { term };
+        // Each change wakes all sessions, so the same term must not be one.
         self.write_permit.send_if_modified(|had| std::mem::replace(had, permit) != permit);
     }
 

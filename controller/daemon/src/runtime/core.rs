@@ -95,6 +95,8 @@ impl Core {
                 WakeReason::ClusterUpdated => self.sync_cluster().await,
                 WakeReason::Observe => self.observe_switches().await,
             };
+            // Going on without a plan would leave a controller that looks healthy and repairs
+            // nothing.
             if let Err(ComputationPanicked) = handled {
                 error!("planning panicked; the controller stops and leaves the switches unchanged");
                 break;
@@ -124,6 +126,8 @@ impl Core {
         let due = self.next_due();
         let observable = self.next_observation;
         let reported = async {
+            // A timer is created only where there is something to wait for: this future is polled
+            // anew for every input.
             if Instant::now() < observable {
                 sleep_until(observable).await;
             }
@@ -177,6 +181,7 @@ impl Core {
         queue: &mut SubmissionQueue,
     ) -> Result<(), ComputationPanicked> {
         let EventSubmission { item, first_reported, received } = submission;
+        // Read before the event is applied; the comparison below shows whether it changed anything.
         let inputs = self.state.state().inputs();
         let (effects, receipt) = match item {
             SubmittedItem::Event(event, receipt) => {
@@ -191,6 +196,8 @@ impl Core {
                 return Ok(());
             }
             SubmittedItem::Health(part, health) => {
+                // Only reports that are next in the queue: an event of an operator between them
+                // keeps its place.
                 let others = std::iter::from_fn(|| queue.take_health());
                 let all = std::iter::once((part, health, received)).chain(others);
                 let observed = all.filter_map(|(part, health, received)| {
@@ -206,6 +213,8 @@ impl Core {
                 };
                 // The caller may have stopped waiting.
                 answer.send(refusal).ok();
+                // The request changes the election, which chooses its term when switches are
+                // observed.
                 return self.observe_switches().await;
             }
             SubmittedItem::Query(query) => {
@@ -238,6 +247,8 @@ impl Core {
 
     /// The only call of the state's step; drains are tracked after each.
     fn step_state(&mut self, event: StateEvent) -> Effects {
+        // The generation before the step: tables that a switch held earlier cannot complete a new
+        // drain.
         let before = self.state.state().generation();
         let effects = self.state.step(event);
         self.observer.track_drains(self.state.drained_parts(), before);
@@ -262,6 +273,7 @@ impl Core {
     /// get the record; if that cannot be stored, nothing has changed. Except in an emergency: a
     /// broken part must not wait for a disk.
     async fn store_then_step(&mut self, event: StateEvent) -> Effects {
+        // On a copy, because a step cannot be undone if its record is not stored.
         let considered = self.state.state().clone().step(event.clone());
         let mut unstored = None;
         if let Some(record) = considered.record

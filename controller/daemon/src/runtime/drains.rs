@@ -87,9 +87,11 @@ impl DrainTracker {
             (self.due, *is_late) = (None, false);
             let done = std::mem::take(under_way);
             complete.extend(done.iter().cloned());
+            // Packets that left before the last table changed may still be in queues on the way.
             (*is_settled, self.settles) = (false, Some(now + self.deadline));
             return Some(DrainEvent::Complete(done));
         }
+        // Taken, so that a late drain is logged once and not in every pass.
         self.due.take_if(|due| *due <= now)?;
         *is_late = true;
         Some(DrainEvent::Late(under_way.clone()))

@@ -68,6 +68,8 @@ impl EventLogTask {
                 self.ring.send_modify(|ring| ring.push(now, events));
             }
             snapshot = next;
+            // The watches were subscribed before the snapshot was taken, so a change between the
+            // two is seen here.
             changes.wait_for_change(snapshot.drainage.has_drains()).await?;
             sleep(MIN_INTERVAL).await;
         }

@@ -61,11 +61,13 @@ impl RolloutLowering {
         self.latest
     }
 
-    /// Waits for the rollout under way; for ever where there is none.
+    /// Waits for the rollout under way; for ever if nothing is under way.
     pub(super) async fn next_result(&mut self) -> Result<LoweredRollout, ComputationPanicked> {
         let Some(task) = &mut self.task else {
             return std::future::pending().await;
         };
+        // The task stays in its place while it is awaited: a select that drops this future loses
+        // nothing.
         let result = task.await;
         self.task = None;
         let (lowered, lowering) = result.unwrap_or(Err(ComputationPanicked))?;
@@ -81,6 +83,8 @@ impl RolloutLowering {
             return;
         };
         let (network, before) = (self.network.clone(), Arc::clone(&self.in_force.borrow()));
+        // Moved into the task. If it panics, the controller ends, so an empty one is never
+        // continued from.
         let mut lowering = std::mem::take(&mut self.lowering);
         self.task = Some(tokio::spawn(async move {
             let lowered = connection::compute(&*network, move || {

@@ -70,6 +70,7 @@ impl ClusterMembership {
         supervisor: &TaskSupervisor,
     ) -> Option<Self> {
         let etcd = config.etcd.as_ref()?;
+        // Before the first answer of etcd no session may bid, or it would outbid the leader.
         permit.send_replace(WritePermit::Unknown);
         let identity = MemberIdentity::new(config, supervisor.findings().clone());
         let (member, handle) = ClusterMember::new(network.clone(), etcd, identity, permit.clone());
@@ -183,6 +184,7 @@ impl ClusterMembership {
             return None;
         }
         self.outbids_left -= 1;
+        // The member takes the next term above it, and the sessions bid in it by the permit.
         self.member.seen_term.send_replace(Some(seen));
         Some(seen)
     }
@@ -211,6 +213,7 @@ impl ClusterMembership {
     pub(super) fn update_election(&mut self, elected: Option<ElectedLeader>) -> bool {
         let is_changed = self.elected != elected;
         if is_changed {
+            // Events that an earlier election waited for do not confirm this one.
             (self.elected, self.awaited_inputs) = (elected, None);
             self.outbids_left = OUTBIDS;
         }

@@ -38,6 +38,8 @@ impl SwitchObservations {
 
     fn add_switch(&mut self, switch: SwitchId, status: &SwitchStatus) {
         let health = match status.mastership {
+            // The switch of a candidate has not answered yet: an open stream proves only that
+            // something listens there.
             Mastership::Disconnected | Mastership::Candidate => PartHealth::Down,
             _ => PartHealth::Up,
         };

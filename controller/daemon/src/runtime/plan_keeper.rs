@@ -2,9 +2,9 @@
 //! leader through etcd, continues from it.
 //!
 //! The decision: it follows the published rollouts and the event loop does not know of it, so no
-//! repair waits for a disk or for etcd. A controller that is killed before the latest plan is stored
-//! is followed by one that continues from the plan before. Plans are stored less often than they
-//! change: the latest is taken, and a write that took long is followed by a longer pause.
+//! repair waits for a disk or for etcd. A controller that is killed before the latest plan is
+//! stored is followed by one that continues from the plan before. Plans are stored less often than
+//! they change: the latest is taken, and a write that took long is followed by a longer pause.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::store::EmbeddedStore;
 
 /// The pause after a write, in multiples of what it took.
 const PAUSE: u32 = 10;
-/// The pause after a write to etcd at least: it keeps what is written until it is compacted.
+/// The pause after a write to etcd at least: etcd keeps every revision until it is compacted.
 const CLUSTER_PAUSE: Duration = Duration::from_secs(1);
 /// How long after a failure the plan is stored again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -69,6 +69,7 @@ impl LeaderPlanStore {
 
     async fn store_rollout(&mut self, rollout: PlanRollout) -> Result<(), EtcdError> {
         let election = self.election.ok_or(EtcdError::NotLeader)?;
+        // A large plan has megabytes of JSON; encoding them would hold up a worker of the runtime.
         let encoded = spawn_blocking(move || {
             serde_json::to_vec(&rollout.stored_plan()).expect("documents have text for keys")
         });
@@ -108,13 +109,15 @@ impl PlanKeeper {
                 PlanStore::File(_) => Duration::from_millis(1),
                 PlanStore::Cluster(_) => CLUSTER_PAUSE,
             };
+            // The wait ends with the controller, whose last plan is stored below.
             drop(timeout(shortest.max(PAUSE * begun.elapsed()), stop.cancelled()).await);
         }
         self.store_latest().await;
         drop(kept);
     }
 
-    /// Waits for another rollout, or until this controller may lead; false once the controller ends.
+    /// Waits for another rollout, or until this controller may lead; false once the controller
+    /// ends.
     async fn wait_for_change(&mut self) -> bool {
         match &mut self.store {
             PlanStore::File(_) => self.rollouts.changed().await.is_ok(),

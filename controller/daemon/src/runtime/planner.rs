@@ -70,6 +70,8 @@ impl Planner {
         let refinements = request.is_refinement().then(|| Arc::clone(&self.refinements));
         let memory = self.memory.clone();
         let task = tokio::spawn(async move {
+            // On few cores planning would take the processor from the sessions that write the
+            // repair.
             rolled_out.await;
             let permit = match refinements {
                 Some(refinements) => refinements.acquire_owned().await.ok(),
@@ -83,11 +85,13 @@ impl Planner {
             .await
         });
         if let Some(superseded) = self.task.replace(task) {
+            // The abort drops the wait for the result. The computation itself ends by itself, with
+            // its permit.
             superseded.abort();
         }
     }
 
-    /// Waits for the plan under way; for ever where there is none.
+    /// Waits for the plan under way; for ever if nothing is under way.
     pub(super) async fn next_result(&mut self) -> Result<PlanResult, ComputationPanicked> {
         let Some(task) = &mut self.task else {
             return std::future::pending().await;
@@ -151,6 +155,8 @@ impl SharedPlanMemory {
         let result = at_low_priority(|| request.continue_plan(&mut memory));
         self.with(|shared| {
             let latest = shared.latest_plan();
+            // An event has planned meanwhile if the pointers differ, and its memory is the later
+            // one.
             if latest.as_ref().map(Arc::as_ptr) == begun.as_ref().map(Arc::as_ptr) {
                 *shared = memory;
             }

@@ -143,6 +143,7 @@ impl Publisher {
         async move {
             let generation = published.await;
             let repaired = async {
+                // Subscribed before the first look, so that no status is missed in between.
                 let mut changes = board.subscribe();
                 // The board itself holds the sender.
                 while !board.is_generation_held(generation) && changes.changed().await.is_ok() {}
@@ -179,6 +180,7 @@ impl Publisher {
         info!(generation, plan, "publishing");
         self.trace_superseded(Instant::now());
         let targets = SwitchTarget::all_in_fabric(&rollout.fabric);
+        // Tables first: who sees a rollout may wait for its generation among the published tables.
         self.desired.send_replace(desired);
         self.rollout.send_replace(Some(rollout));
         for target in targets {

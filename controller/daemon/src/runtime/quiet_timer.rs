@@ -29,6 +29,8 @@ impl QuietTimer {
         if state.is_settled() {
             (self.due, self.latest) = (None, None);
         } else if state.inputs() != self.inputs {
+            // Counted from the first event, so that a stream of events cannot postpone the plan for
+            // ever.
             let latest = *self.latest.get_or_insert(now + 2 * self.quiet);
             self.due = Some(latest.min(now + self.quiet));
         }

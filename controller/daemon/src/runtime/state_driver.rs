@@ -65,6 +65,7 @@ impl StateDriver {
     /// One transition of the state, recorded with its effects.
     pub(super) fn step(&mut self, event: StateEvent) -> Effects {
         let now = self.clock.unix_now();
+        // Before the step, as a recording begins with the state that the event finds.
         let pending = self.recorder.begin_step(&event, &self.state, now);
         let effects = self.state.step(event);
         self.recorder.finish_step(pending, &effects, now);
@@ -105,6 +106,7 @@ impl StateDriver {
 
     pub(super) fn publish_revision(&self) {
         let latest = self.state.policy_history().latest();
+        // Both parts: a confirmation ends a trial without another number.
         let revision = (latest.number, latest.trial.is_some());
         self.revision.send_if_modified(|shown| std::mem::replace(shown, revision) != revision);
     }

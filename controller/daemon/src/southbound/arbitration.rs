@@ -176,6 +176,8 @@ impl MastershipArbitration {
         Self {
             controller,
             term,
+            // Wrapping is harmless: an id repeats after a million runs, whose connections are long
+            // gone.
             bids: (run as u32).wrapping_mul(BIDS_OF_RUN),
             last_bid: ElectionId::default(),
             mastership: Mastership::Disconnected,
@@ -190,6 +192,7 @@ impl MastershipArbitration {
     /// Applies an input and returns what to send; the only transition of the machine.
     pub fn step(&mut self, input: ArbitrationInput) -> ArbitrationOutput {
         let output = match (self.mastership, input) {
+            // First, from any state: the switch forgets the bid with its stream.
             (_, ArbitrationInput::StreamClosed) => self.set_mastership(Mastership::Disconnected),
             (Mastership::Disconnected, ArbitrationInput::StreamOpened) => self.next_bid(),
             (mastership, ArbitrationInput::TermChosen(term)) => self.raise_term(mastership, term),
@@ -204,6 +207,7 @@ impl MastershipArbitration {
             (_, ArbitrationInput::StatusReceived(MastershipStatus::Primary)) => {
                 let election = self.last_bid;
                 self.set_mastership(match election.term() {
+                    // In term 0 a session may be primary and still must not write.
                     0 => Mastership::NoPrimary { highest: election },
                     _ => Mastership::Primary { election },
                 })
@@ -253,6 +257,8 @@ impl MastershipArbitration {
         self.term = self.term.max(term);
         match mastership {
             Mastership::Backup { .. } | Mastership::NoPrimary { .. }
+                // A second bid in one term would have the primary of that term replaced for
+                // nothing.
                 if self.term > self.last_bid.term() =>
             {
                 self.next_bid()

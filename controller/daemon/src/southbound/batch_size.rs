@@ -28,9 +28,12 @@ impl BatchSize {
     /// are too many. `None` if it says something else, or cannot say it of so few.
     pub(super) fn halve_after(&self, error: &WriteError, updates: usize) -> Option<usize> {
         let half = updates.div_ceil(2);
+        // A single update cannot be divided: its refusal is about the update.
         if half == updates || !is_size_refused(error) {
             return None;
         }
+        // Of concurrent writes the smallest size wins. Relaxed is enough, since no other memory
+        // depends on it.
         let before = self.0.fetch_min(half, Ordering::Relaxed);
         Some(before.min(half))
     }

@@ -78,6 +78,7 @@ impl<'a> ReadBudget<'a> {
         mut message: Bytes,
         take: &mut impl FnMut(p4rt::Entity) -> Result<(), DecodeError>,
     ) -> Result<(), ReadError> {
+        // Counted before decoding, so that a message which exceeds the budget is never expanded.
         self.bytes = self.bytes.saturating_add(message.len());
         while message.has_remaining() {
             let entity = split_entity(&mut message)?;
@@ -129,13 +130,14 @@ fn split_entity(message: &mut Bytes) -> Result<p4rt::Entity, ReadError> {
         return Err(malformed("something else than entities as an answer to a read"));
     }
     let length = prost::decode_length_delimiter(&mut *message).ok();
+    // `split_to` panics beyond the end, and the length is the switch's word.
     let length = length.filter(|length| *length <= message.remaining());
     let length = length.ok_or_else(|| malformed("an entity that ends outside of its message"))?;
     if length > ENTITY_BYTES {
         return Err(malformed(&format!("an entity of {length} bytes; at most {ENTITY_BYTES}")));
     }
     let entity = p4rt::Entity::decode(message.split_to(length));
-    entity.map_err(|error| malformed(&format!("an entity that is none: {error}")))
+    entity.map_err(|error| malformed(&format!("an invalid entity: {error}")))
 }
 
 /// Asks a switch for entities, and gives each one of its answer to `take`.
@@ -146,6 +148,7 @@ pub(super) async fn read_switch(
     mut take: impl FnMut(p4rt::Entity) -> Result<(), DecodeError>,
 ) -> Result<(), ReadError> {
     let mut calls = tonic::client::Grpc::new(channel).max_decoding_message_size(limits.receive_max);
+    // tonic requires readiness before a streaming call; its generated clients do the same.
     calls.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let path = PathAndQuery::from_static(READ_PATH);
     let mut budget = ReadBudget::new(p4info, limits.read_max, &request.entities);

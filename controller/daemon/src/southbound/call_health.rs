@@ -23,6 +23,7 @@ impl CallHealth {
     /// Records that a connection ended, or that a pass left something missing.
     pub(super) fn record_failure(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
+        // The first failure in the row counts: a later one must not restart the time.
         self.failing_since.get_or_insert(now);
     }
 

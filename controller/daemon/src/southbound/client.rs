@@ -103,7 +103,7 @@ pub enum ClientError {
     },
     /// The switch runs a program of no known kind, with or without a cookie.
     #[error(
-        "the switch runs a program that is not {wanted}.p4 (tables: {tables}): have whoever pushed it \
+        "the switch runs a program that is not {wanted}.p4 (tables: {tables}): have its controller \
          leave the switch without a program, or start the controller with --replace-program"
     )]
     ForeignProgram {
@@ -202,6 +202,8 @@ impl SwitchClient {
     /// As for [`SwitchClient::read_all_tables`].
     pub async fn read_pin_counts(&self) -> Result<BTreeMap<EntryKey, CounterValue>, ClientError> {
         let tables = self.pipeline.counted_pin_tables();
+        // SONiC's P4Runtime application serves only reads of all tables, with the counters inside
+        // the rows.
         if self.pipeline.is_read_whole() {
             let mut pins = self.read_all_counters().await?;
             pins.retain(|key, _| tables.contains(&key.table));
@@ -303,10 +305,13 @@ impl SwitchClient {
 impl SwitchConnection for SwitchClient {
     async fn open_stream(&self, bid: ElectionId) -> Result<StreamChannel, ClientError> {
         let (outgoing, queue) = mpsc::channel(self.limits.stream_queue.get());
+        // Queued before the call, because some servers answer it only after the first message.
         outgoing.try_send(OutgoingMessage::Bid(bid)).expect("a new queue has room for one message");
         let (device_id, pipeline) = (self.device_id, self.pipeline.kind());
         let messages = ReceiverStream::new(queue)
             .map(move |message| encode_message(device_id, pipeline, message));
+        // The limit of the client is that of reads, which is far too large for a message of the
+        // stream.
         let mut calls = self.calls.clone().max_decoding_message_size(STREAM_MESSAGE_BYTES);
         let answer = self.call_within_deadline("StreamChannel", calls.stream_channel(messages));
         let answers = answer.await?.into_inner();
@@ -383,6 +388,7 @@ impl SwitchConnection for SwitchClient {
             Ok(())
         })
         .await?;
+        // A server that reads whole, or ignores a filter, has sent more than was asked for.
         Ok(tables.restricted_to(of))
     }
 
@@ -433,7 +439,7 @@ impl SwitchClient {
         let answer = calls.get_forwarding_pipeline_config(request);
         match self.call_within_deadline("GetForwardingPipelineConfig", answer).await {
             Ok(answer) => Ok(answer.into_inner().config),
-            // How switches say that there is none.
+            // Switches answer so when they have no pipeline.
             Err(ClientError::Call { code: Code::FailedPrecondition | Code::NotFound, .. }) => {
                 Ok(None)
             }

@@ -25,7 +25,7 @@ pub trait SwitchNetwork: Send + Sync + 'static {
     /// Connects within the limits' deadline.
     ///
     /// # Errors
-    /// The address is none, or nobody answers there in time.
+    /// The address is invalid, or nobody answers there in time.
     async fn connect_switch(
         &self,
         address: &SwitchAddress,
@@ -50,6 +50,7 @@ pub(crate) async fn compute<T: Send + 'static>(
     let (sender, result) = oneshot::channel();
     // Nobody waits for the result of a computation that was superseded.
     network.run_blocking(Box::new(move || drop(sender.send(work())))).await?;
+    // The sender is dropped without a result only if the work panicked in place.
     result.await.map_err(|_| ComputationPanicked)
 }
 

@@ -12,6 +12,8 @@ use tokio_rustls::rustls;
 pub(super) fn is_without_tls(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(cause) = next {
+        // `io::Error` does not return what it wraps as its source, so the chain alone would miss
+        // it.
         let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
         if let Some(rustls::Error::InvalidMessage(_)) = cause.downcast_ref().or(inner) {

@@ -36,6 +36,7 @@ impl DigestQueue {
 
     /// Queues a list, or drops it where the queue is full.
     pub(super) fn deliver_digests(&self, digests: ReceivedDigests) {
+        // Never awaited: the session would stop reading its stream, mastership updates included.
         if self.received.try_send(digests).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }

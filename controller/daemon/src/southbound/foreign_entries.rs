@@ -29,6 +29,7 @@ pub(super) fn sort_entries(
 ) -> SortedEntries {
     let foreign: Vec<TableEntry> = actual
         .iter()
+        // An entry with a desired key has to be corrected, signed or not.
         .filter(|(key, _)| desired.get(key).is_none())
         .filter(|(_, value)| match (others, policy) {
             (UnknownEntries::Keep, _) => true,

@@ -34,6 +34,7 @@ impl MastershipStatus {
     /// is the reading that writes nothing.
     pub fn from_update(update: &p4rt::MasterArbitrationUpdate) -> Self {
         let highest = update.election_id.map(ElectionId::from).unwrap_or_default();
+        // An absent status is OK: protobuf does not send default values.
         let code = update.status.as_ref().map_or(0, |status| status.code);
         match Code::from(code) {
             Code::Ok => Self::Primary,

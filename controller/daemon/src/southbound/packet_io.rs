@@ -54,12 +54,16 @@ impl PacketIo {
     ) -> Infallible {
         let mut rounds = self.rounds.clone();
         while rounds.changed().await.is_ok() {
+            // Cloned out, because the borrow of a `watch` is a lock and must not be held across the
+            // sends.
             let round = Arc::clone(&rounds.borrow_and_update());
             for packet in round.packets_for(switch) {
                 // A closed stream is detected by the session that reads it.
                 drop(outgoing.send(OutgoingMessage::Packet(packet.clone())).await);
             }
         }
+        // Discovery has ended. Returning would end the select of the session, and the mastership
+        // with it.
         std::future::pending().await
     }
 }

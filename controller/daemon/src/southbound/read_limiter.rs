@@ -55,8 +55,11 @@ impl WriteCount {
 
 impl Drop for CountedWrite<'_> {
     fn drop(&mut self) {
+        // Before the other count falls, so that who sees no write under way also sees that this one
+        // ended.
         self.0.ended.fetch_add(1, Ordering::AcqRel);
         if self.0.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // All waiters: each session waits by itself for the same moment.
             self.0.none_left.notify_waiters();
         }
     }
@@ -71,6 +74,7 @@ impl ReadLimiter {
 
     /// Does the work when it is its turn, or when that has not come in time.
     pub(super) async fn run_limited<T>(&self, work: impl Future<Output = T>) -> T {
+        // The timeout holds no permit; the work then runs beside those that do.
         let turn = timeout(self.turn, self.permits.acquire()).await;
         self.run_during_turn(turn, work).await
     }
@@ -94,6 +98,7 @@ impl ReadLimiter {
         let mut before = ended();
         while timeout(self.turn, self.small_writes.wait_for_none()).await.is_err() {
             let now = ended();
+            // No small write has ended for a whole turn: a slow switch must not hold this one up.
             if now == before {
                 break;
             }
@@ -106,6 +111,7 @@ impl ReadLimiter {
         let mut work = pin!(work);
         tokio::select! {
             biased;
+            // The work first, so that a turn that ends at the same poll does not cost another one.
             done = &mut work => return done,
             () = sleep(self.turn) => drop(turn),
         }

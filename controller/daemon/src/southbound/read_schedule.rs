@@ -62,6 +62,7 @@ impl ReadBookings {
         let earliest = ended + self.interval;
         let lasts = Duration::from_secs_f64(entries as f64 / self.entries_per_second);
         let mut booked_until = self.booked_until.lock().unwrap_or_else(PoisonError::into_inner);
+        // A schedule that lies idle does not save up time: reads after a pause are spread as well.
         let begins = booked_until.map_or(earliest, |until| until.max(earliest));
         *booked_until = Some(begins + lasts);
         begins

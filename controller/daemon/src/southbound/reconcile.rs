@@ -78,6 +78,7 @@ impl SwitchReconciler<'_> {
         desired: &SwitchTables,
     ) -> Result<ReconcileOutcome, ClientError> {
         let mut outcome = ReconcileOutcome::default();
+        // Before the read, which the tables of another program would make useless.
         self.ensure_pipeline(&mut outcome.written).await?;
         let begun = Instant::now();
         let all = self.full_extent();
@@ -109,6 +110,7 @@ impl SwitchReconciler<'_> {
         held: &SwitchTables,
         part: &TableScope,
     ) -> Result<bool, ClientError> {
+        // A switch that restarted runs another program or none; its tables would not compare.
         if self.switch.read_cookie().await? != Some(self.program().cookie) {
             return Ok(false);
         }
@@ -141,6 +143,8 @@ impl SwitchReconciler<'_> {
         } else {
             let writing = self.write_updates(desired, updates, &mut outcome);
             let touched = self.read_limiter.run_small_write(writing).await?;
+            // Traffic waits for the writes of other switches, and nobody for what is read back
+            // here.
             self.read_limiter.wait_for_writes().await;
             self.read_back(desired, &touched, &mut outcome).await?;
         }
@@ -159,11 +163,13 @@ impl SwitchReconciler<'_> {
         outcome.pass.updates = updates.len();
         let (allowed, violations) = refuse_violations(&self.program().p4info, updates);
         outcome.written.refused += violations.len() as u64;
+        // One stage after the other: a row may refer to rows of the stage before.
         for stage in split_stages(&self.program().p4info, &allowed) {
             self.write_stage(stage, outcome).await?;
         }
         outcome.pass.write = begun.elapsed();
         outcome.last_answer = Some(Instant::now());
+        // Refused rows are read back too, or the pass would count as verified without them.
         let refused = violations.iter().map(|refusal| &refusal.update);
         let touched = TableScope::from_updates(allowed.iter().chain(refused), desired);
         outcome.refusals.extend(violations);
@@ -215,6 +221,7 @@ impl SwitchReconciler<'_> {
         }
         let running = read_replaceable(self.switch, self.pipeline, self.limits).await?;
         written.pipelines += 1;
+        // An empty switch has nothing to keep, which saves a call at every start.
         if running.is_some() && self.replace_under_traffic().await? {
             return Ok(());
         }
@@ -231,6 +238,8 @@ impl SwitchReconciler<'_> {
             }
             Err(error) => return Err(error),
         }
+        // A server may accept the program and keep rows that it does not have; only a read shows
+        // that.
         match self.switch.read_tables(self.program(), &self.full_extent()).await {
             Ok(_) => Ok(true),
             Err(ClientError::Decode { source, .. }) => {
@@ -254,6 +263,7 @@ impl SwitchReconciler<'_> {
         let batches = stage.chunks(self.batch_size.get());
         let writes: Vec<BoxFuture<'_, _>> =
             batches.map(|batch| self.write_batch(batch).boxed()).collect();
+        // In order, so that two runs of one seed record the same.
         let mut answers = stream::iter(writes).buffered(self.limits.concurrent_writes.get());
         while let Some(answers) = answers.next().await {
             for (batch, answer) in answers? {
@@ -271,6 +281,8 @@ impl SwitchReconciler<'_> {
         let mut answers = Vec::new();
         let mut rest = batch;
         while !rest.is_empty() {
+            // The size is read anew for each request: another write of this switch may have halved
+            // it.
             let (part, later) = rest.split_at(self.batch_size.get().min(rest.len()));
             let answer = self.switch.write_updates(part, self.election).await?;
             if let Err(error) = &answer
@@ -331,6 +343,7 @@ fn refuse_violations(
     let mut refused = Vec::new();
     let mut allowed = Vec::with_capacity(updates.len());
     for (position, update) in updates.into_iter().enumerate() {
+        // A row that violates a restriction was written before the program had it, and has to go.
         let is_deletion = update.kind == UpdateKind::Delete;
         match p4info.check_constraints(&update.entry) {
             Err(violation) if !is_deletion => {

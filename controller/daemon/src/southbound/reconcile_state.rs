@@ -153,6 +153,7 @@ impl ReconcileState {
     /// Records what a spot check found. After one that found something else, the whole switch is
     /// read.
     pub(super) fn record_check(&mut self, is_intact: bool, board: &StatusBoard) {
+        // Kept until a full read has seen all of it: the next check reads other tables.
         self.has_drifted |= !is_intact;
         let now = Instant::now();
         self.next_check = self.schedule.book_check(now, self.desired_entries());
@@ -164,6 +165,8 @@ impl ReconcileState {
     /// When the next pass is due without an update: soon after one that left something missing.
     pub(super) fn next_reconcile(&self, limits: &SouthboundConfig) -> Instant {
         match self.incomplete_passes {
+            // A switch that lacks something is retried with a backoff, outside of the schedule that
+            // all share.
             0 => self.next_full_read,
             passes => self.last_pass_ended + limits.backoff.wait_after(passes),
         }
@@ -177,6 +180,7 @@ impl ReconcileState {
     ) -> Option<Arc<DesiredTables>> {
         let generation = self.desired.generation;
         let next = updates.wait_for(|desired| desired.generation > generation);
+        // A closed channel counts as a timeout: the controller ends, and drops this session.
         let newer = timeout_at(due, next).await.ok()?.ok()?;
         Some(Arc::clone(&newer))
     }
@@ -194,6 +198,8 @@ impl ReconcileState {
         self.desired = newer;
         (self.first_write, self.last_answer) = (None, None);
         let same = match (&self.held, self.desired_tables()) {
+            // Lowering shares equal tables with the generation before, so no entry is compared
+            // here.
             (Some(held), Some(wanted)) => Arc::ptr_eq(held, &wanted),
             _ => false,
         };
@@ -217,11 +223,14 @@ impl ReconcileState {
     ) {
         self.last_pass_ended = Instant::now();
         if outcome.foreign.is_some() {
+            // Booked from the end of the read, or a slow switch would be read without a pause.
             let (ended, entries) = (self.last_pass_ended, self.desired_entries());
             self.next_full_read = self.schedule.book_full_read(ended, entries);
             self.next_check = self.schedule.book_check(ended, entries);
             self.has_drifted = false;
         }
+        // The first write of the generation and its last answer: several passes may be needed for
+        // it.
         self.first_write = self.first_write.or(outcome.first_write);
         self.last_answer = outcome.last_answer.or(self.last_answer);
         self.has_pushed |= outcome.written.pipelines > 0;
@@ -229,11 +238,16 @@ impl ReconcileState {
             0 => 0,
             _ => self.incomplete_passes + 1,
         };
+        // Before `held` is replaced, with which the read is compared.
         let drift = self.log_drift(outcome, p4info);
         self.log_outcome(outcome, p4info);
+        // The very `Arc` of the desired tables, by which the next generation sees that they are
+        // equal.
         self.held = (outcome.missing == 0).then(|| self.desired_tables()).flatten();
         let seen = self.held.is_some().then(|| self.verified_now());
         board.update_status(self.switch, |line| {
+            // The instant of verification stays where a pass only confirmed it, or timings would
+            // grow with every full read.
             let nothing_new = outcome.pass.updates == 0
                 && line.verified.map(|old| old.generation) == seen.map(|new| new.generation);
             if !nothing_new {

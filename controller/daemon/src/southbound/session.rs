@@ -131,6 +131,7 @@ impl SwitchSession {
 
     /// Connects again and again; waits longer after each connection that did not last.
     async fn reconnect_forever(&mut self) {
+        // A session that panicked is run again, and still has the mastership of its last stream.
         self.close_stream();
         let backoff = self.context.config.southbound.backoff;
         let mut failures = 0;
@@ -144,6 +145,7 @@ impl SwitchSession {
             failures = failures_after(failures, begun.elapsed(), backoff.longest);
             self.report_failure(&error);
             if error.is_too_many_pings() {
+                // gRFC A8: the client doubles its interval each time a server complains.
                 self.ping_interval = self.ping_interval.saturating_mul(2);
             }
             tokio::time::sleep(backoff.wait_after(failures)).await;
@@ -159,6 +161,7 @@ impl SwitchSession {
     /// One connection, until it fails.
     async fn run_connection(&mut self) -> Result<Infallible, SessionError> {
         let mut permit = self.context.write_permit.clone();
+        // Before connecting: a connection without a bid only takes room at the switch.
         self.arbitration.step(wait_for_term(&mut permit).await);
         let mut limits = self.context.config.southbound.clone();
         limits.ping_interval = self.ping_interval;
@@ -174,6 +177,8 @@ impl SwitchSession {
             ArbitrationOutput::Wait => return Err(SessionError::NoArbitrationReply),
         };
         loop {
+            // Marked as seen before it is acted on, so that the select below wakes for every later
+            // permit.
             let now = *permit.borrow_and_update();
             if let Some(input) = now.arbitration_input() {
                 send_bid(&mut self.arbitration, input, &stream.outgoing).await?;
@@ -189,6 +194,7 @@ impl SwitchSession {
                 budget: &mut budget,
             };
             let receiving = receiver.receive_messages(&mut self.arbitration, &mut stream);
+            // Only a bid has to be answered in time. A backup may wait on its stream for months.
             if mastership == Mastership::Candidate {
                 let deadline = self.context.config.southbound.rpc_deadline;
                 let received = timeout(deadline, receiving).await;
@@ -198,6 +204,8 @@ impl SwitchSession {
             let primary = PrimaryWork { switch: self.switch, pipeline, context, log: &self.log };
             tokio::select! {
                 biased;
+                // The stream first: a mastership that is lost has to end the work before its next
+                // write.
                 received = receiving => received?,
                 failed = primary.serve_mastership(&*switch, outgoing, mastership) => {
                     return Err(failed.into());
@@ -269,6 +277,8 @@ impl MessageReceiver<'_> {
                     let digests = ReceivedDigests { switch: of, list, stream: outgoing.clone() };
                     self.context.digests.deliver_digests(digests);
                 }
+                // Packets and digests have bounded queues; everything else that a switch may send
+                // is counted.
                 _ if !self.budget.admit_message(Instant::now()) => {
                     return Err(SessionError::StreamFlooded);
                 }
@@ -356,6 +366,7 @@ impl PrimaryWork<'_> {
                 failed = self.reconcile_forever(switch, election) => return failed,
                 never = context.packet_io.send_packets_out(of, outgoing.clone()) => match never {},
             }
+            // Another leader may write from now on.
             context.board.update_status(of, |line| line.verified = None);
         }
     }
@@ -407,6 +418,8 @@ impl PrimaryWork<'_> {
         };
         let reconciler = self.reconciler(switch, election, state);
         let outcome = match state.held_tables(reconciler.limits) {
+            // Nobody else may write in this mastership, so what it has seen is what the switch
+            // holds.
             Some(held) => reconciler.incremental_reconcile(&tables, held).await?,
             None => reconciler.full_reconcile(&tables).await?,
         };
@@ -472,6 +485,7 @@ async fn wait_for_expiry(permit: &mut watch::Receiver<WritePermit>, election: El
             return;
         }
         let result = match now.expires_at() {
+            // A timeout is no error: the loop looks again, with the clock beyond the end.
             Some(end) => timeout_at(end, permit.changed()).await.unwrap_or(Ok(())),
             None => permit.changed().await,
         };

@@ -67,6 +67,7 @@ impl SessionLog {
     pub(crate) fn log_limited(&self, cause: &'static str, write: impl FnOnce(Option<u64>)) {
         let mut limiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let admitted = limiter.admit_line(cause, Instant::now());
+        // Released before the line is written, which may wait for standard error.
         drop(limiter);
         if let Some(omitted) = admitted {
             write((omitted > 0).then_some(omitted));

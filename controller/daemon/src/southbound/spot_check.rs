@@ -32,6 +32,7 @@ impl CheckCursor {
                 break;
             }
             self.0 = (self.0 + 1) % tables.len();
+            // A larger table is passed over, or one check would read most of the switch.
             if size <= LARGEST_TABLE_BUDGETS * budget {
                 chosen.push(table);
                 entries += size;

@@ -1,4 +1,4 @@
-//! What every session is up to, for whoever wants to know: the demo, the interface, metrics.
+//! The state of every session, which the demo, the northbound interface and metrics read.
 //!
 //! Each session writes the line of its own switch, many observers read all lines at a glance. The
 //! board is a concurrent map because there is no one owner: a task that owned it would put a queue
@@ -146,6 +146,7 @@ impl StatusBoard {
     /// Looks at every line in turn, by switch.
     pub(crate) fn for_each_status(&self, mut observe: impl FnMut(SwitchId, &SwitchStatus)) {
         let mut switches: Vec<SwitchId> = self.statuses.iter().map(|line| *line.key()).collect();
+        // The map has no order, and what observers do with the statuses must not depend on one.
         switches.sort_unstable();
         for switch in switches {
             if let Some(line) = self.statuses.get(&switch) {
@@ -223,6 +224,7 @@ impl StatusBoard {
 
     /// Changes the line of a switch; its session does, and nobody else.
     pub(super) fn update_status(&self, switch: SwitchId, change: impl FnOnce(&mut SwitchStatus)) {
+        // Only changed and never inserted, so that the line of a switch that left cannot come back.
         if let Some(mut line) = self.statuses.get_mut(&switch) {
             change(&mut line);
         }

@@ -74,6 +74,7 @@ fn tcp_connector(limits: &SouthboundConfig) -> HttpConnector {
     let mut tcp = HttpConnector::new();
     // The scheme of an address with TLS is https; the endpoint adds TLS to what connects here.
     tcp.enforce_http(false);
+    // Small writes follow each other within a repair; Nagle's algorithm would hold the second back.
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(idle));
     tcp.set_keepalive_interval(Some(Duration::from_secs(1)));

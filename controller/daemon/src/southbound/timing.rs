@@ -34,6 +34,8 @@ impl ChangeTiming {
             generation: desired.generation,
             timestamps: desired.timestamps,
             first_write: verified.clone().filter_map(|verified| verified.first_write).min(),
+            // A switch whose tables did not change has no answer, and held them when they were
+            // lowered.
             written: answers.max().unwrap_or(lowered),
             verified: verified.map(|verified| verified.at).max().unwrap_or(lowered),
         }

@@ -14,7 +14,7 @@ pub enum WritePermit {
     /// The term to bid in is not known yet; the controller does not bid.
     #[default]
     Unknown,
-    /// Whoever wins a switch may write to it: the switches elect.
+    /// The primary of a switch may write to it: the switches elect.
     Open {
         /// The term to bid in; 0 before there is a reason to lead.
         term: u64,
@@ -52,6 +52,8 @@ impl WritePermit {
         match self {
             Self::Unknown | Self::Standby { .. } => false,
             Self::Open { .. } => true,
+            // The id has to carry the term: one of an earlier election does not fence the leaders
+            // in between.
             Self::Leader { term, until } => election.term() == term && now < until,
         }
     }

@@ -137,7 +137,7 @@ pub(crate) struct ConsideredFabric {
 /// What an operator wants of a controller in the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeadChange {
-    /// It is to lead, whoever leads now.
+    /// It takes the lead from any other controller.
     Take,
     /// It is to leave the lead to another one.
     Leave,

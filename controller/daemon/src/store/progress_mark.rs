@@ -3,9 +3,9 @@
 //! A database repairs itself after a crash, and from a damaged file it may recover an earlier
 //! state; a backup that was put back is one, too. Neither is an error that it reports. The
 //! decision: the numbers that only rise are written a second time, after the store has them, the
-//! number of changes among them: a confirmed revision has the number of its trial. A store behind its
-//! mark has lost something, and whoever opens it says so. The head of the audit trail stands there
-//! as well, so that a trail that was cut off or written anew is found.
+//! number of changes among them: a confirmed revision has the number of its trial. A store behind
+//! its mark has lost something, and opening it reports that. The head of the audit trail stands
+//! there as well, so that a trail that was cut off or written anew is found.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! The job that an announcement is, with what it leaves out.
 //!
-//! Schedulers know the hosts of a job and nothing else. What is unknown is set to values that rank
+//! Schedulers know the hosts of a job and nothing else. Unknown fields are set to values that rank
 //! the job last, its traffic to a ring over all NICs of its hosts, and its GPUs, of which it has a
 //! part, to the lowest that no other reported job has.
 

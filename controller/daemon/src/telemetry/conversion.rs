@@ -1,7 +1,7 @@
 //! Converts gRPC messages to [`TelemetryReport`]s.
 //!
 //! The decision: an announcement is a job of a jobs document, so names and numbers are checked
-//! where those of documents are, and only what is specific to messages is checked here.
+//! where those of documents are, and only limits of messages are checked here.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

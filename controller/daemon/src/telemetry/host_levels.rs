@@ -2,7 +2,8 @@
 //!
 //! Pure. The decision: a host gets all of its levels at once, with a revision that stands for their
 //! contents, and gets them again until it says that it has set them: a message that is lost delays
-//! them and loses none. Every host of a job gets what it sends, whoever reported the job.
+//! them and loses none. Every host of a job gets its levels, also where another host reported the
+//! job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

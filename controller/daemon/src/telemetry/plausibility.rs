@@ -1,4 +1,4 @@
-//! What an announcement or a window cannot say, whoever says it.
+//! Physical limits that every announcement and window must respect.
 //!
 //! The decision: bounds are physical. A GPU does not compute faster than any that is built, a NIC
 //! does not send more than its cable takes, nothing lasts longer than the window. A liar within
@@ -23,7 +23,7 @@ const MAX_WINDOW: f64 = 3_600.0;
 /// Why a window cannot be true.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ImplausibleWindow {
-    /// A number that is none, or below zero.
+    /// NaN or a negative number.
     #[error("{0} is not a number from 0")]
     InvalidNumber(&'static str),
     /// No length, or one that nobody reports.

@@ -1,4 +1,4 @@
-//! Reports that were refused, for whoever lists findings: the reporter receives the reason, and an
+//! Findings about refused reports: the reporter receives the reason, and an
 //! operator would not see it otherwise.
 //!
 //! Sans-IO: time is an argument. The decision: a refusal is forgotten a minute after its last

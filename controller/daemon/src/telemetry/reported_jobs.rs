@@ -381,8 +381,8 @@ impl ReportedJobRegistry {
         }
     }
 
-    /// A name belongs to the tenant that had it last, or whoever waits for a job to be silent takes
-    /// its name and locks its owner out.
+    /// A name belongs to the tenant that had it last. Otherwise another tenant could wait until a
+    /// job is silent, take its name and lock its owner out.
     fn check_tenant(
         &self,
         from: ReporterId,

@@ -1,8 +1,8 @@
 //! Who a reporter is, and which jobs are its own to report.
 //!
 //! Pure. The decision: a token may be bound to hosts and tenants, and a job of other hosts is
-//! nobody's to announce with it; and a job whose stream broke is kept for whoever has its lease, or
-//! where none was sent for the same owner of a token at the same address.
+//! nobody's to announce with it; and a job whose stream broke is kept for the holder of its lease,
+//! or where none was sent for the same owner of a token at the same address.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -34,8 +34,8 @@ pub struct ReporterIdentity {
     pub scope: ReporterScope,
 }
 
-/// Who may report something: the open stream that has it or, once that has closed, whoever it is
-/// kept for.
+/// Who may report something: the open stream that has it or, once that has closed, the
+/// identity that it is kept for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReportOwner {
     /// The stream it belongs to; none once that has closed, or after a restart.

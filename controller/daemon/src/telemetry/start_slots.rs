@@ -1,5 +1,5 @@
-//! When jobs that can wait begin to send: the start shifts of the plan, as instants of Unix time that
-//! each host finds on its own clock, and what follows when a job does not keep them.
+//! When jobs that can wait begin to send: the start shifts of the plan, as instants of Unix time
+//! that each host finds on its own clock, and what follows when a job does not keep them.
 //!
 //! Pure. The decision: a job is asked again only when its slot changes or it is announced anew, and
 //! one that misses its slot for [`MISSED_FOR`] is planned as one that cannot wait, until it is
@@ -130,7 +130,7 @@ mod tests {
         assert!(!keeping.is_missed(&window(Some(0.02)), now + MISSED_FOR));
         let late = now + 2 * MISSED_FOR;
         assert!(!keeping.is_missed(&window(Some(0.4)), late), "it kept it until now");
-        // Whoever does not say whether it does, does not.
+        // A job that does not report its offset does not keep its slot.
         assert!(keeping.is_missed(&window(None), late + MISSED_FOR));
         keeping.set_slot(Some(StartSlot { most_wait_seconds: 0.0, ..slot }), now);
         assert!(!keeping.is_missed(&window(None), late + MISSED_FOR));

@@ -1,6 +1,6 @@
 //! An etcd that does not let everybody in: it has users, or asks for certificates.
 //!
-//! The server is [`EtcdConfig`]; where there is none, every test here says so and passes.
+//! The server is [`EtcdConfig`]; without it, every test here says so and passes.
 
 use std::io::Write;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! Several controllers led through a real etcd: the leader dies, etcd restarts, etcd is out of
 //! reach. Whatever happens, one writes at a time and the next one knows everything.
 //!
-//! The server is [`EtcdConfig`]; where there is none, every test here says so and passes.
+//! The server is [`EtcdConfig`]; without it, every test here says so and passes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub(crate) const LEASE_TERM: Duration = Duration::from_millis(LEASE_S * 800);
 /// How long etcd is out of reach.
 const AWAY: Duration = Duration::from_secs(30);
 
-/// A way to etcd that can be cut: what is sent then gets stuck, and nobody is told.
+/// A connection to etcd that can be cut: messages then get stuck without an error.
 struct Way {
     address: String,
     is_open: watch::Sender<bool>,

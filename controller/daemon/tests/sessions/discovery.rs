@@ -1,5 +1,5 @@
-//! Probes on the embedded fabric: what is cabled otherwise than the document says is told by both
-//! its ends, a cable that falls silent has failed, and a fabric without a document is found.
+//! Probes on the embedded fabric: a cable that differs from the document is reported with
+//! both ends, a cable that falls silent has failed, and a fabric without a document is found.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -361,7 +361,7 @@ async fn a_controller_without_a_document_learns_the_fabric_plans_and_programs_it
     controller.shutdown().await;
 }
 
-/// Has a host announce addresses, whoever they belong to.
+/// Has a host announce addresses, its own or others'.
 async fn announce(lab: &Lab, host: u32, addresses: Vec<[u8; 4]>) {
     let endpoint = lab.switches.devices.endpoint(EndpointIndex(host));
     let announced = endpoint.with_endpoint(move |host: &mut Host, _, out| {

@@ -1,4 +1,4 @@
-//! A real etcd for tests: `etcd` on the path (Debian package etcd-server). Where there is none, it
+//! A real etcd for tests: `etcd` on the path (Debian package etcd-server). Without it, it
 //! says so, and the tests that want one pass.
 
 use std::net::TcpListener;

@@ -275,7 +275,7 @@ async fn slow_bodies_are_refused_in_time() {
     served.end().await;
 }
 
-/// Finding M4: refused requests used up the rate of whoever shared their address.
+/// Finding M4: refused requests used up the rate of other clients at their address.
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_requests_use_up_nobodys_rate() {
     let lab = Lab::new().await;
@@ -335,7 +335,7 @@ async fn clients_that_do_not_read_are_closed() {
     served.end().await;
 }
 
-/// Finding of the defaults: without tokens, whoever reached the address could do everything.
+/// Finding of the defaults: without tokens, every client of the address could do everything.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_without_tokens_is_closed() {
     let lab = Lab::new().await;

@@ -60,7 +60,7 @@ const NO_FABRIC: &str = r#"{"fabric": {"file": "nothing.toml", "text": "links = 
 const NO_FABRIC_ORDER: &str =
     r#"{"fabric": {"file": "nothing.toml", "text": "links = 3"}, "author": "ada"}"#;
 
-/// A path, what is sent there, and what is in the answer.
+/// A path, the request, and a part of the answer.
 const CASES: [(&str, Option<&str>, &str); 31] = [
     ("/v1/jobs", None, r#""id":"a""#),
     ("/v1/switches", None, r#""mastership":"primary""#),
@@ -104,7 +104,7 @@ async fn every_endpoint_answers() {
     for (path, body, expected) in CASES {
         let (status, answer) = ask(at, path, body).await;
         let wanted = match path {
-            // No etcd elects another one; and what is sent is no fabric.
+            // No etcd elects another one; and the document is no fabric.
             "/v1/cluster/step-down" | "/v1/fabric/preview" | "/v1/fabric/apply" => 422,
             "/v1/fabric/rollback" => 404,
             _ => 200,

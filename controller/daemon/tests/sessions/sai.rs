@@ -91,7 +91,8 @@ async fn fabrics_of_both_programs_hold_their_tables() {
         assert!(realised.plan.flows.iter().all(|flow| flow.pinned), "{tiers:?}");
         assert_eq!(realised.report.findings, [], "{tiers:?}");
 
-        // Those that come back empty are restored, and whoever starts anew writes nothing.
+        // Those that come back empty are restored, and a controller that starts anew writes
+        // nothing.
         lab.switches.servers[0].restart().await.unwrap();
         first_leaf(&controller, |line| line.written.pipelines == 2 && line.verified.is_some())
             .await;

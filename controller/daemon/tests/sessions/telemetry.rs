@@ -260,7 +260,7 @@ async fn reports_reach_the_controller_through_an_agent() {
     let [job, iteration] = [job, iteration].map(|text| text.replace('\n', "") + "\n");
     process.write_all(job.as_bytes()).await.unwrap();
     let training = async {
-        // What is reported before the agent has reached the controller is lost.
+        // Reports from before the agent has reached the controller are lost.
         loop {
             process.write_all(iteration.as_bytes()).await.unwrap();
             tokio::task::yield_now().await;

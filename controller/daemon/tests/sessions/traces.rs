@@ -66,7 +66,7 @@ fn tracing(endpoint: String, ratio: f64) -> impl FnOnce(&mut RawConfig) {
         raw.traces.endpoint = Some(endpoint);
         raw.traces.service = "lab".to_owned();
         raw.traces.ratio = ratio;
-        // What is sent is sent when the controller stops.
+        // Spans are sent when the controller stops.
         raw.traces.interval_ms = 3_600_000;
         raw.traces.deadline_ms = DEADLINE.as_millis() as u64;
         raw.deadlines.shutdown_ms = 2 * raw.traces.deadline_ms;

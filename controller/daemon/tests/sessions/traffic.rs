@@ -357,8 +357,8 @@ async fn jobs_that_come_and_go_and_everything_drained_lose_and_reorder_nothing()
     controller.shutdown().await;
 }
 
-/// One spine is far slower than all others, so whoever is told to use the cable before that spine
-/// knows of it sends into nothing.
+/// One spine is far slower than all others, so a switch that uses the cable before that spine
+/// knows of it loses packets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cable_and_a_switch_that_come_back_are_used_without_a_loss() {
     let slow = |switch: usize| ServiceOptions {

@@ -80,6 +80,8 @@ impl Engine {
         let now = self.now;
         let running = self.expect_job_mut(job);
         let was_held = std::mem::take(&mut running.is_held);
+        // The first iteration begins when the caller says; one that was held has waited already,
+        // and must not wait a period more for rounding.
         let grid = running.grid.filter(|_| !was_held && running.iterations > 0);
         let wait = grid.map_or(Ticks(0), |grid| grid.wait_at(now));
         if wait > Ticks(0) {
@@ -87,6 +89,7 @@ impl Engine {
             self.event_queue.set_time(ScheduledEvent::Job(job).to_id(), now.saturating_add(wait));
             return self.enter_phase(job, JobPhase::Waiting);
         }
+        // After the wait, which is no part of an iteration.
         (running.iteration_start, running.last_arrival) = (now, now);
         running.starts_made = 0;
         let lead = running.start_delays[0];
@@ -105,6 +108,7 @@ impl Engine {
             self.enter_phase(job, JobPhase::Communicating);
         }
         let running = self.jobs[job.0 as usize].as_mut().expect("it has just entered a phase");
+        // All groups at the first start, so that those that begin later count as unsent until then.
         if running.starts_made == 0 {
             for &id in &running.groups {
                 let group = &mut self.group_progress[id as usize];
@@ -113,6 +117,7 @@ impl Engine {
         }
         let delay = running.start_delays[running.starts_made];
         running.starts_made += 1;
+        // One event for each job, at its next start: the queue has room for one instant for an id.
         if let Some(next) = running.start_delays.get(running.starts_made) {
             let at = running.iteration_start.saturating_add(*next);
             self.event_queue.set_time(ScheduledEvent::Job(job).to_id(), at);
@@ -127,6 +132,7 @@ impl Engine {
                 running.sending_groups += 1;
                 self.rate_allocator.start_group(id);
             } else {
+                // A flow without bytes still takes its latency, as a message without payload does.
                 running.last_arrival = running.last_arrival.max(now.saturating_add(group.latency));
             }
         }
@@ -140,12 +146,15 @@ impl Engine {
         let now = self.now;
         self.rate_allocator.stop_group(id);
         self.changes.groups.push(id);
+        // The whole bytes of the flows and not the integral of the rate, whose rounding would add
+        // up over weeks.
         let sent = self.rate_allocator.group_weight(id) * self.group_progress[id as usize].bytes;
         let group = &mut self.group_progress[id as usize];
         (group.bytes_left, group.rate, group.updated_at) = (0.0, 0.0, now);
         let GroupProgress { job, latency, .. } = *group;
         let running = self.expect_job_mut(job);
         running.bytes += sent;
+        // A group that was merged into this instant ends later, and arrives when it would have.
         running.last_arrival = running.last_arrival.max(at.max(now).saturating_add(latency));
         running.sending_groups -= 1;
         if running.has_sent_all() {
@@ -161,6 +170,7 @@ impl Engine {
         let computed = running.iteration_start.saturating_add(running.compute_time);
         let end = computed
             .max(running.last_arrival)
+            // Iterations of no length would keep time from passing.
             .max(running.iteration_start.saturating_add(MIN_ITERATION));
         if end > now {
             self.event_queue.set_time(ScheduledEvent::Job(job).to_id(), end);

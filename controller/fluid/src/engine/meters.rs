@@ -18,6 +18,7 @@ pub(super) struct LevelMeter {
 
 impl LevelMeter {
     fn advance_to(&mut self, now: Ticks) {
+        // A level that is idle must not count the time.
         if self.rate > 0.0 {
             self.bytes += self.rate * now.seconds_since(self.updated_at);
             self.in_use.0 += now.0 - self.updated_at.0;
@@ -76,6 +77,7 @@ impl Engine {
         for &link_level in &self.changes.link_levels {
             let (_, _, rate) = self.rate_allocator.link_level_usage(link_level);
             let meter = &mut self.meters[link_level as usize];
+            // Equal rates are the common case; a sum over fewer and longer pieces also rounds less.
             if meter.rate != rate {
                 meter.advance_to(self.now);
                 meter.rate = rate;
@@ -92,6 +94,7 @@ impl Engine {
     fn tally_of(&self, running: &EngineJob) -> JobTally {
         let under_way = match running.phase {
             JobPhase::Waiting | JobPhase::Finished => Ticks(0),
+            // Computation comes first in an iteration; the rest of it is waiting for flows.
             _ => running.compute_time.min(Ticks(self.now.0 - running.iteration_start.0)),
         };
         let computed = running.compute_time.as_seconds() * running.iterations as f64;

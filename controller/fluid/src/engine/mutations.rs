@@ -29,6 +29,8 @@ impl Engine {
         let mut running = EngineJob::new(job, self.now);
         for flow in &job.flows {
             let start_delay = start_delay(job, flow);
+            // Flows of one job that are equal in all of these have the same rate at any time, and
+            // become one group.
             let key = (&flow.path[..], flow.bytes.to_bits(), start_delay);
             let group = *groups.entry(key).or_insert_with(|| {
                 let added = self.add_group(index, job.level, flow, start_delay);
@@ -44,6 +46,7 @@ impl Engine {
         } else {
             self.jobs[index.0 as usize] = Some(running);
         }
+        // Ids of groups are even and those of jobs odd, so the larger number counts twice.
         self.event_queue.reserve(2 * self.jobs.len().max(self.group_progress.len()));
         self.event_queue.set_time(ScheduledEvent::Job(index).to_id(), start);
         Ok(index)
@@ -57,6 +60,8 @@ impl Engine {
         let tally = self.job_tally(job)?;
         if let Some(running) = self.jobs[job.0 as usize].take() {
             for &group in &running.groups {
+                // Stopped before its memory is given away, or its place on the links would be that
+                // of the next group.
                 self.pause_group(group);
                 self.rate_allocator.remove_group(group);
             }
@@ -78,6 +83,7 @@ impl Engine {
         }
         for index in 0..running.groups.len() {
             let group = self.find_job(job)?.groups[index];
+            // A group is on the links with its old level; it leaves them, changes, and comes back.
             let sending = self.pause_group(group);
             self.rate_allocator.set_group_level(group, self.discipline.level_of_flows(level));
             self.resume_group(group, sending);
@@ -100,6 +106,8 @@ impl Engine {
         let sending = self.pause_group(from);
         let to = match self.find_equal_group(job, from, sending, path) {
             Some(equal) => {
+                // The weight of a sending group is part of sums on its links, so it changes only
+                // while it is paused.
                 self.pause_group(equal);
                 equal
             }
@@ -140,6 +148,7 @@ impl Engine {
     pub fn reset(&mut self) {
         self.now = Ticks(0);
         self.events = 0;
+        // Capacities, levels and paths stay: a caller runs the same jobs again under other levels.
         self.rate_allocator.reset();
         self.event_queue.clear();
         self.meters.fill(super::LevelMeter::default());
@@ -173,6 +182,8 @@ impl Engine {
         let groups = &self.find_job(job).ok()?.groups;
         let equal = groups.iter().find(|id| {
             self.rate_allocator.is_sending(**id) == sending
+                // Bits, because groups that only nearly agree would drift apart and must not be
+                // one.
                 && self.progress_bits(**id) == self.progress_bits(like)
                 && self.rate_allocator.group_path(**id).eq(path.iter().copied())
         });
@@ -262,6 +273,8 @@ impl Engine {
             self.rate_allocator.stop_group(id);
             let group = &mut self.group_progress[id as usize];
             group.advance_to(self.now);
+            // The pause lasts no time, but a wait that is open has to be closed with the rate that
+            // held.
             group.set_rate(0.0, self.now);
             self.event_queue.remove(ScheduledEvent::FlowGroup(id).to_id());
         }

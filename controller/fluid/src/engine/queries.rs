@@ -86,6 +86,7 @@ impl Engine {
 
     fn open_wait_of_group(&self, group: u32) -> f64 {
         let progress = &self.group_progress[group as usize];
+        // A group that is not sending has nothing to wait for.
         let waits = self.rate_allocator.is_sending(group) && progress.rate <= 0.0;
         if waits { progress.wait_at(self.now).as_seconds() } else { 0.0 }
     }

@@ -6,7 +6,7 @@
 //! fixed point, and there may be several: two groups that meet on a fifo link and again on a strict
 //! one may have half of both links each, or the higher one all of them, which leaves the lower one
 //! nothing to ask for. Which of them holds is decided by what was before, as with packets. A group
-//! that starts is served at once by a NIC that serves whoever asks. A group that another link has
+//! that starts is served at once by a NIC, which serves all that ask. A group that another link has
 //! held up waits there with all that it may have on its way, and asks for nothing until that moves.
 //!
 //! So a change begins with the rates from before it: groups that another link limits count with
@@ -58,9 +58,13 @@ impl FifoShareSearch {
         if missing.abs() <= SETTLED * capacity {
             return;
         }
+        // The share has passed the fair one: smaller steps from here on, or it would swing for
+        // ever.
         if missing * self.step < 0.0 {
             self.damping *= 0.5;
         }
+        // Steps upwards get longer while they go on, since a level often needs several to find its
+        // new limit.
         let goes_on = missing > 0.0 && self.step > 0.0;
         self.step = self.damping * missing + if goes_on { self.step } else { 0.0 };
         self.share = (self.share + self.step).clamp(0.0, capacity);
@@ -103,6 +107,7 @@ impl RateAllocator {
 
     /// After a sweep: offers by the rates found. Returns whether any changed.
     pub(super) fn settle_fifo_links(&mut self, sweep: u32) -> bool {
+        // A fixed point need not exist; the rates of the last sweep respect all capacities.
         if sweep >= MAX_SWEEPS {
             return false;
         }
@@ -179,6 +184,8 @@ fn fair_share(capacity: f64, shares: &mut [GroupShare]) -> f64 {
     shares.sort_by(|a, b| a.limit.total_cmp(&b.limit));
     let (mut left, mut weight) = (capacity, shares.iter().map(|share| share.weight).sum::<f64>());
     for share in shares.iter() {
+        // In ascending order: a group that needs less than an equal part leaves the rest to the
+        // others.
         if share.limit * weight > left {
             return left / weight;
         }

@@ -28,6 +28,8 @@ impl HopArena {
     }
 
     fn allocate_run(&mut self, length: usize) -> u32 {
+        // By exact length: paths have few lengths, so that a freed run nearly always fits the next
+        // flow.
         if let Some(first) = self.free.get_mut(length).and_then(Vec::pop) {
             return first;
         }
@@ -114,6 +116,7 @@ impl RateAllocator {
         while next != NONE && self.link_levels[next as usize].level > level {
             (above, next) = (next, self.link_levels[next as usize].below);
         }
+        // Link levels are never removed: jobs change levels often, and an empty one costs nothing.
         if next != NONE && self.link_levels[next as usize].level == level {
             return next;
         }
@@ -148,6 +151,7 @@ impl RateAllocator {
                 let above = &self.link_levels[above as usize];
                 (above.offered - above.used).max(0.0)
             }
+            // A new level is empty and takes nothing, so it is offered what the level below has.
             (_, below) => self.link_levels[below as usize].offered,
         }
     }

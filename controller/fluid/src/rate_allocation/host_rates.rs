@@ -78,6 +78,8 @@ impl RateAllocator {
         coflows.sort_by_cached_key(|coflow| coflow.effective_bottleneck(free).to_bits());
         for coflow in &coflows {
             let seconds = coflow.effective_bottleneck(free);
+            // A link of the coflow has nothing left: none of its flows may send, as they have to
+            // end together.
             let is_blocked = !seconds.is_finite() || seconds <= 0.0;
             for flow in coflow.flows {
                 let rate = if is_blocked { 0.0 } else { flow.bytes_left / seconds };
@@ -139,6 +141,7 @@ impl RateAllocator {
             open.retain(|flow| self.group_path(flow.group).all(|link| free[link as usize] > 0.0));
             let shares = self.sum_on_links(&open, |flow| flow.share);
             let per_share = shares.iter().map(|(link, sum)| free[*link as usize] / sum);
+            // Each round fills a link at least, so there are no more rounds than links.
             let Some(more) = per_share.reduce(f64::min) else { return };
             for flow in &open {
                 self.add_rate(flow, more * flow.share, free);

@@ -69,6 +69,7 @@ impl PendingWork {
 
     fn mark_pending(&mut self, id: u32) {
         let queue = &self.queues[id as usize];
+        // A queue is in the heap exactly while it has work, so it is never there twice.
         if queue.link_levels.is_empty() && queue.groups.is_empty() {
             self.pending.push((queue.level, id));
         }

@@ -30,6 +30,7 @@ pub(super) struct FillingRound {
 impl RateAllocator {
     /// Performs the pending work of one level and offers the remainder to lower ones.
     pub(super) fn allocate_level(&mut self, queue: u32, changes: &mut RateChanges) {
+        // A new number makes every mark of earlier rounds invalid, without clearing any.
         self.round += 1;
         let mut filling = std::mem::take(&mut self.filling);
         self.collect_inside(queue, &mut filling);
@@ -40,6 +41,8 @@ impl RateAllocator {
             self.groups_computed += filling.inside.len() as u64;
             match self.fill_rates(&mut filling) {
                 None => break,
+                // The inside only grows, so this ends after as many fillings as there are link
+                // levels at most.
                 Some(overtaken) => self.bring_members_inside(overtaken, &mut filling),
             }
         }
@@ -131,6 +134,8 @@ impl RateAllocator {
                 (link_level.inside_count == 1)
                     .then(|| Reverse((link_level.fair_share().to_bits(), id)))
             });
+            // Of link levels in which a group is alone, only the one with the smallest share can
+            // limit it; `Reverse` makes that the largest.
             filling.fair_shares.extend(alone.max());
         }
     }
@@ -154,6 +159,7 @@ impl RateAllocator {
             {
                 return Some(id);
             }
+            // The smallest share of all: its members can get no more anywhere.
             self.freeze_members(id, share);
         }
         None
@@ -165,6 +171,7 @@ impl RateAllocator {
         let members = self.link_levels[link_level as usize].members.iter();
         members
             .map(|member| &self.groups[member.group as usize])
+            // Within rounding, a group outside that is as fast has its bottleneck here too.
             .any(|group| group.round != self.round && group.rate > limit)
     }
 

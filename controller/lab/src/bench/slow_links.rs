@@ -32,8 +32,8 @@ use command_io::CommandError;
 ///
 /// Cases of 2 to 5 jobs are drawn from a seed, and a link of each that switches send on and that
 /// some job needs more than half of. Queues of switches are read 20 times an iteration of the
-/// fastest job. Each case also runs without a slow link: what is named there is wrong. About ten
-/// seconds of processor for a case.
+/// fastest job. Each case also runs without a slow link: every link that is named there is wrong.
+/// About ten seconds of processor for a case.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -154,8 +154,8 @@ struct NamedLink {
     delivered: f64,
 }
 
-/// Trains the jobs; `slow` becomes slow after some iterations. Counters are read at even times until
-/// all jobs have completed their iterations. Returns what is named, and the plan.
+/// Trains the jobs; `slow` becomes slow after some iterations. Counters are read at even times
+/// until all jobs have completed their iterations. Returns what is named, and the plan.
 async fn run_case(
     args: &SlowLinksArgs,
     scenario: &DemoScenario,

@@ -91,7 +91,7 @@ impl LabFolder {
         }
     }
 
-    /// Removes the folder; one that is not there is none.
+    /// Removes the folder; a missing folder is not an error.
     pub(super) fn remove(&self) -> Result<(), CommandError> {
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

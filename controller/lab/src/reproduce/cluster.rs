@@ -123,7 +123,7 @@ impl WithheldFacts {
     }
 }
 
-/// What is replayed, whoever schedules.
+/// What is replayed under each scheduler.
 #[derive(Clone, Copy)]
 struct ReplayWorkload {
     fabric: &'static str,

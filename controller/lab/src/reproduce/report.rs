@@ -1,6 +1,6 @@
 //! What a reproduction found: rows of the paper beside ours, curves, and the assumptions.
 //!
-//! That is also what is stored of it, so whatever is drawn from a run can be drawn from a file.
+//! The same is stored of it, so whatever is drawn from a run can be drawn from a file.
 
 use comfy_table::Table;
 use serde::{Deserialize, Serialize};

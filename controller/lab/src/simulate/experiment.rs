@@ -8,7 +8,7 @@ use command_io::CommandError;
 use command_io::files;
 use command_io::{InputDocumentArgs, InputDocuments};
 
-/// What to simulate, whoever schedules.
+/// What to simulate under each scheduler.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExperimentArgs {
     #[command(flatten)]

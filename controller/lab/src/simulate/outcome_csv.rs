@@ -12,7 +12,7 @@ pub(crate) struct CsvRun<'a> {
 const HEADINGS: &str = "seed,scheduler,gpu_utilization,cluster_gpu_utilization,job,gpus,level,\
                         start_shift_seconds,iterations,mean_iteration_seconds,gpu_busy_fraction\n";
 
-/// The table, with its headings; what is unknown is empty.
+/// The table, with its headings; unknown cells are empty.
 pub(crate) fn render_csv(runs: &[CsvRun<'_>]) -> String {
     let mut text = HEADINGS.to_owned();
     for CsvRun { seed, outcomes } in runs {

@@ -68,7 +68,7 @@ fn check_model(fabric: &str, jobs: &Value) -> Vec<f64> {
         Files::with(&[("lab.toml", fabric.as_bytes()), ("jobs.json", jobs.to_string().as_bytes())]);
     let simulated = iteration_seconds(&files, "simulate --scheduler crux --seconds 2");
     let rehearsed = iteration_seconds(&files, "job rehearse --iterations 10");
-    // Headers are 1.4 % of what is sent, and are not in the model.
+    // Headers are 1.4 % of the bytes sent, and are not in the model.
     for (simulated, rehearsed) in simulated.iter().zip(&rehearsed) {
         let ratio = rehearsed / simulated;
         assert!((0.99..1.03).contains(&ratio), "{rehearsed} for {simulated}");

@@ -15,7 +15,7 @@ pub struct CollectiveTimes {
 const DERIVED_BYTES: [f64; 2] = [1024.0, 1_073_741_824.0];
 
 impl CollectiveTimes {
-    /// The table of some measurements; none if there are none, or if a size or a time is not a
+    /// The table of some measurements; none without measurements, or if a size or a time is not a
     /// positive number.
     pub fn new(mut points: Vec<(f64, f64)>) -> Option<Self> {
         if points.is_empty()

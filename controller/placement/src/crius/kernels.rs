@@ -8,8 +8,9 @@
 //! depends on the kind of GPU alone, passes over the outputs at the speed of the memory, kernels
 //! that are half as fast at `h` samples, and more kernels where a layer is cut. The constants are
 //! fitted to the kernels that sjtu-epcc/arena (branch ae-eurosys, runtime/jaxpr/prof_log) timed on
-//! one A100, A40 and A10 for plans of up to 16 GPUs, see the tests. Of the V100 there are none: its
-//! shares are set, and measurements on up to two GPUs correct them as all others ([`calibration`]).
+//! one A100, A40 and A10 for plans of up to 16 GPUs, see the tests. The V100 has no measurements:
+//! its shares are set, and measurements on up to two GPUs correct them as all others
+//! ([`calibration`]).
 //!
 //! [`calibration`]: super::calibration
 

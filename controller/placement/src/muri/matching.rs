@@ -3,7 +3,7 @@
 //! Primal and dual together: every node has a *dual*, every odd cycle that was shrunk to a
 //! *blossom* has one too, and an edge is *tight* if its duals are exactly its weight. A search
 //! grows alternating trees of tight edges from all free nodes. An edge between two trees lengthens
-//! the matching; one inside a tree closes a blossom, which becomes a node; if there is none, duals
+//! the matching; one inside a tree closes a blossom, which becomes a node; without any, duals
 //! move by the least that makes one tight. The search ends when the duals of free nodes reach zero,
 //! which proves that no matching weighs more. Blossoms with a dual of zero are opened again.
 //!

@@ -58,7 +58,7 @@ impl MakespanBounds {
     }
 }
 
-/// The largest quotient, at least 1; of nothing by nothing there is none.
+/// The largest quotient, at least 1; 0/0 is left out.
 fn largest_quotient(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
     pairs.map(|(value, unit)| value / unit).fold(1.0, f64::max)
 }

@@ -1,6 +1,6 @@
 //! The optimal compression, by small minimum cuts (`docs/algorithms/compression.md` has the proof).
 //!
-//! What is lost, the weight of edges inside a level, is an L-natural-convex function of the
+//! The loss, the weight of edges inside a level, is an L-natural-convex function of the
 //! levels: if raising or lowering no set of jobs by one level lowers it, nothing does. So from any
 //! levels that respect the edges, a cut finds the best set to raise, which is raised until there is
 //! none, and then the best set to lower. The cuts are small: one vertex per job, and an arc only

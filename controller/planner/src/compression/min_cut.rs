@@ -137,7 +137,7 @@ impl DinicSearch {
         reached
     }
 
-    /// A blocking flow: augmenting paths along falling distances until there is none.
+    /// A blocking flow: augmenting paths along falling distances until none is left.
     fn push_blocking_flow(&mut self) {
         let mut path: Vec<u32> = Vec::new();
         loop {

@@ -1,10 +1,10 @@
 //! Flows of a collective operation, derived from its volume and the hosts of its job.
 //!
-//! A ring passes the ranks of a host one after the other and crosses to the next host once; its edge
-//! there carries what every edge does, so volumes follow from the number of ranks. Hosts are in the
-//! order of ranks, which is that of `gpus` in the document. Channels take the NICs of the members'
-//! GPUs in turn and an equal share of the bytes, and leave a host by the NIC on which they enter it,
-//! as those of NCCL.
+//! A ring passes the ranks of a host one after the other and crosses to the next host once; its
+//! edge there carries what every edge does, so volumes follow from the number of ranks. Hosts are
+//! in the order of ranks, which is that of `gpus` in the document. Channels take the NICs of the
+//! members' GPUs in turn and an equal share of the bytes, and leave a host by the NIC on which they
+//! enter it, as those of NCCL.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,8 @@ pub struct CollectiveDocument {
     /// pipeline. The gradients of the profile if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
-    /// Connections between neighbours, each with an equal share; if not given, one for each NIC that
-    /// the job's GPUs of a host have.
+    /// Connections between neighbours, each with an equal share; if not given, one for each NIC
+    /// that the job's GPUs of a host have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channels: Option<u32>,
     /// The ranks that operate together, each group by itself on that many bytes; all if not given.
@@ -45,9 +45,9 @@ impl CollectiveDocument {
     }
 }
 
-/// Groups of ranks as frameworks make them: of `size` ranks that are `stride` apart, until all ranks
-/// are in one. Tensor parallelism has stride 1, and each dimension outside of it the product of those
-/// inside.
+/// Groups of ranks as frameworks make them: of `size` ranks that are `stride` apart, until all
+/// ranks are in one. Tensor parallelism has stride 1, and each dimension outside of it the product
+/// of those inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RankGroups {
@@ -71,7 +71,8 @@ impl RankGroups {
     }
 }
 
-/// Kinds of collective operation, with what a host sends over the network; n is the number of ranks.
+/// Kinds of collective operation, with what a host sends over the network; n is the number of
+/// ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectiveKind {
@@ -83,8 +84,8 @@ pub enum CollectiveKind {
     ReduceScatter,
     /// `bytes / n` from each rank to every other: `bytes` is what one rank holds.
     AllToAll,
-    /// `bytes / 2` to the parent, `bytes / 2` to each child, in each of two binary trees of the hosts:
-    /// leaves of one are inner nodes of the other (Sanders et al. 2009, as in NCCL).
+    /// `bytes / 2` to the parent, `bytes / 2` to each child, in each of two binary trees of the
+    /// hosts: leaves of one are inner nodes of the other (Sanders et al. 2009, as in NCCL).
     TreeAllReduce,
     /// `bytes` to the next host (activations) and `bytes` back (their gradients); no ring.
     Pipeline,
@@ -162,8 +163,8 @@ fn all_pairs(members: &[(HostId, u32)], each: f64) -> Vec<(HostId, HostId, f64)>
         .collect()
 }
 
-/// Both ways of every edge of the two trees of so many hosts, each by its place among them. The second is
-/// the first of the hosts in reverse, or, where their number is odd, shifted by one.
+/// Both ways of every edge of the two trees of so many hosts, each by its place among them. The
+/// second is the first of the hosts in reverse, or, where their number is odd, shifted by one.
 pub fn tree_edges(hosts: usize) -> Vec<(usize, usize)> {
     let second = |place: usize| match hosts.is_multiple_of(2) {
         true => hosts - 1 - place,
@@ -176,8 +177,9 @@ pub fn tree_edges(hosts: usize) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// The parent of a member other than 0 in a tree of `n` in which every other member is a leaf: one of
-/// the two neighbours at twice the distance of its lowest bit, the lower where the higher is none.
+/// The parent of a member other than 0 in a tree of `n` in which every other member is a leaf: one
+/// of the two neighbours at twice the distance of its lowest bit, the lower where the higher does
+/// not exist.
 fn binary_tree_parent(member: usize, n: usize) -> usize {
     let bit = member & member.wrapping_neg();
     let lower = member ^ bit;

@@ -124,7 +124,8 @@ impl JobFields<'_> {
         Ok(FlowDraft { field, src, dst, bytes, udp_src_port, gpus, overlap_from })
     }
 
-    /// The fraction of the computation after which a flow or a collective may begin, if it states one.
+    /// The fraction of the computation after which a flow or a collective may begin, if it states
+    /// one.
     fn check_overlap(
         &self,
         field: &str,
@@ -171,7 +172,8 @@ impl JobFields<'_> {
         })
     }
 
-    /// The hosts of each group of a collective in the order of ranks, with the GPUs that it has there.
+    /// The hosts of each group of a collective in the order of ranks, with the GPUs that it has
+    /// there.
     fn resolve_groups(
         &self,
         field: &str,
@@ -282,7 +284,8 @@ impl JobFields<'_> {
             .collect()
     }
 
-    /// The flows of what ranks send, one for each pair of NICs and start; what stays in a host is none.
+    /// The flows of what ranks send, one for each pair of NICs and start, without traffic inside a
+    /// host.
     fn flows_between_ranks(
         &self,
         traffic: &[RankTraffic],
@@ -401,8 +404,8 @@ pub const MAX_CHANNELS: u32 = 64;
 /// More flows than the tables of a fabric take: a line about many hosts must not exhaust memory.
 const MAX_DERIVED_FLOWS: usize = 1_000_000;
 
-/// More instants of an iteration at which flows begin than a framework has kinds of operations: each of
-/// them costs a pass over the flows of the job, in plans and in simulations.
+/// More instants of an iteration at which flows begin than a framework has kinds of operations:
+/// each of them costs a pass over the flows of the job, in plans and in simulations.
 const MAX_BEGINS: usize = 64;
 
 fn too_many_flows() -> String {

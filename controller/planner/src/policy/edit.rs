@@ -53,7 +53,8 @@ impl PolicyDocument {
     /// The document after an edit; what the edit does not name stays.
     ///
     /// # Errors
-    /// The field does not exist or takes no such value, or what is to be used again is not drained.
+    /// The field does not exist or takes no such value, or the part to be used again is not
+    /// drained.
     pub fn with_edit(self, edit: &PolicyEdit) -> Result<Self, DocumentFieldError> {
         match edit.action {
             PolicyEditAction::Drain => Ok(self.with_drain(&edit.name)),
@@ -124,7 +125,7 @@ fn to_table(
     toml::Table::try_from(document).map_err(|error| edit.field_error(error.to_string()))
 }
 
-/// A value of TOML; what is none is text.
+/// A value of TOML; anything else is text.
 fn parse_value(text: &str) -> toml::Value {
     let line: Option<toml::Table> = toml::from_str(&format!("value = {text}")).ok();
     let alone = line.filter(|line| line.len() == 1).and_then(|mut line| line.remove("value"));

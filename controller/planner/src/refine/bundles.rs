@@ -1,9 +1,9 @@
 //! The jobs of a region as the search of paths sees them: flows of a job that are interchangeable
 //! are a bundle, with a count for each path.
 //!
-//! Flows of one job between the same two leaves with the same bytes and start are worth the same on any
-//! path, whichever of them it is. So what is searched is how many of a bundle take each path; which of
-//! them, is decided at the end, where those that run keep their paths.
+//! Flows of one job between the same two leaves with the same bytes and start are worth the same on
+//! any path, whichever of them it is. So the search decides how many of a bundle take each path;
+//! which of them, is decided at the end, where those that run keep their paths.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -113,6 +113,7 @@ impl<'a> RegionModel<'a> {
         let mut links = JobLinks::default();
         for ordinal in traffic.spans[job].clone() {
             let flow = &traffic.flows[ordinal];
+            // Such a flow delays nobody, wherever it goes.
             if flow.flow.bytes <= 0.0 || !flow.has_path {
                 continue;
             }
@@ -120,6 +121,8 @@ impl<'a> RegionModel<'a> {
             links.count_fixed(flow.flow.intra_host_links(traffic.fabric), flow.flow.bytes);
             if traffic.leaf_pair(flow).has_choice {
                 let start = of.flow_start_seconds(flow.flow);
+                // Bits make floats a key. Flows that nearly agree stay apart: they are not
+                // interchangeable.
                 let kind = (flow.pair, flow.flow.bytes.to_bits(), start.to_bits());
                 by_kind.entry(kind).or_default().push(ordinal);
             } else {
@@ -129,6 +132,8 @@ impl<'a> RegionModel<'a> {
         }
         let segments = |flows: &Vec<usize>| traffic.segments(&traffic.flows[flows[0]]);
         let turn_of = |segment: &[LinkId]| {
+            // A path goes up and then down, so its middle link leads to the switch at which it
+            // turns.
             let last_up = segment[(segment.len() - 1) / 2];
             traffic.fabric.switch_after(last_up).unwrap_or(SwitchId::from(0))
         };
@@ -148,6 +153,8 @@ impl<'a> RegionModel<'a> {
             self.option_count += options.len();
             self.bundles.push(Bundle { bytes, flows, first_option, options });
         }
+        // Links get their numbers in the order in which jobs use them, which is the same in every
+        // run.
         let links_of_region = links.links.iter().map(|link| {
             *numbers.entry(*link).or_insert_with(|| {
                 self.links.push(LinkService::of_link(traffic.fabric, *link));
@@ -192,6 +199,8 @@ impl<'a> RegionModel<'a> {
             let mut left = counts[bundle.option_range()].to_vec();
             let mut moving = Vec::new();
             for flow in &bundle.flows {
+                // First the flows whose path is still wanted: they need not move. The others take
+                // what is left.
                 match self.option_of(*flow, &paths[*flow]).filter(|option| left[*option] > 0) {
                     Some(option) => left[option] -= 1,
                     None => moving.push(*flow),
@@ -213,6 +222,8 @@ impl<'a> RegionModel<'a> {
     pub(super) fn level_indices(&self, levels: &[u8]) -> Vec<u8> {
         let jobs = self.allowed_levels.iter().zip(self.ordinals);
         jobs.map(|(allowed, ordinal)| {
+            // The level may have come from a policy with other levels: the next one that exists
+            // stands for it.
             let at = self.job_levels.partition_point(|given| *given < levels[*ordinal]);
             to_level(at).clamp(*allowed.start(), *allowed.end())
         })

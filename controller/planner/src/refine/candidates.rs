@@ -152,6 +152,7 @@ impl<'a> CandidateBuilder<'a> {
     /// The plan in force, if there is one, the paths of path selection, those of the paper, and those
     /// of TACCL\*.
     pub(super) fn present(&mut self) -> &[Rc<CandidatePaths>] {
+        // Made when first asked for: a region whose plan in force is optimal needs no other.
         if self.present.is_empty() {
             let Self { context, regions, unsearched, .. } = *self;
             let in_force = in_force(context, regions, unsearched);
@@ -188,6 +189,7 @@ pub(super) fn decisions_in_force(
     unsearched: &Decisions,
 ) -> Option<(Vec<LinkPath>, Vec<u8>)> {
     let PlanContext { traffic, previous, .. } = context;
+    // Without a running job there is nothing in force that could be kept.
     if (0..traffic.jobs.len()).all(|job| previous.job_level(job).is_none()) {
         return None;
     }
@@ -207,6 +209,7 @@ fn in_force(
 ) -> Option<CandidatePaths> {
     let (paths, levels) = decisions_in_force(context, unsearched)?;
     let mut methods = vec![(LevelOrigin::InForce, levels)];
+    // On the same paths these levels are among the selected candidate's.
     if paths != unsearched.paths {
         methods.extend(ranked_levels(context, regions, &paths));
     }
@@ -227,6 +230,7 @@ fn least_congested(context: &PlanContext<'_>, regions: &[&PlanRegion]) -> Candid
     let paths = path_selection::select_paths_in_order(traffic, &by_name, PathRule::LeastCongested);
     let length = |job: usize| paths[traffic.spans[job].clone()].iter().map(|path| path.len()).max();
     let mut order: Vec<usize> = (0..traffic.jobs.len()).collect();
+    // A stable sort: jobs with equally long paths stay in the order of their names.
     order.sort_by_key(|job| Reverse(length(*job)));
     let job_levels = policy.job_levels();
     let mut levels = vec![job_levels[0]; order.len()];
@@ -282,6 +286,8 @@ pub(super) fn best_rank(
     let mut left = RATED_EVENTS;
     for PlanRegion { jobs, .. } in regions {
         let mut judge = Judge::new(traffic, policy, jobs);
+        // Simulated while the budget lasts, and by mean rates afterwards: a quick plan has
+        // milliseconds.
         let cost = judge.horizon.cost_of_mean() * methods.len() as f64;
         let scores: Vec<f64> = if cost <= left {
             left -= cost;
@@ -306,6 +312,7 @@ pub(super) fn best_rank(
             methods.iter().map(score).collect()
         };
         let mut most = scores[0];
+        // Only a higher score replaces: of equals the first method, which has most levels.
         for (score, (_, levels)) in scores.iter().zip(&methods).skip(1) {
             if *score > most {
                 most = *score;
@@ -336,6 +343,8 @@ fn split_levels(
     let mut levels = vec![second; ranking.order.len()];
     (0..most)
         .map(|place| {
+            // One more job of each region in each step, so that the splits of all regions cost one
+            // list.
             for job in orders.iter().filter_map(|order| order.get(place)) {
                 levels[*job] = highest;
             }

@@ -120,6 +120,7 @@ impl PlanComparison {
 
     /// Adds what was compared for regions of an earlier plan that `plan` keeps as they were.
     pub fn keep_earlier(&mut self, plan: &Plan, earlier_plan: &Plan, earlier: &Self) {
+        // A region that was compared again has its report already.
         let new: BTreeSet<u64> = self.regions.iter().map(|region| region.digest).collect();
         let kept = earlier.regions.iter().filter(|region| {
             plan.compared_inputs.0.contains(&region.digest) && !new.contains(&region.digest)
@@ -199,6 +200,8 @@ pub(crate) fn keep_paths(
     let running = path_selection::usable_previous_paths(traffic, previous).into_iter();
     let running = running.zip(&decided.paths);
     let paths: Vec<LinkPath> = running.map(|(had, new)| had.unwrap_or(*new)).collect();
+    // On either path such a job runs as if alone, so keeping its path costs nobody and saves a
+    // move.
     for job in apart_from_others(context, &[&paths, &decided.paths]) {
         let level = decided.levels[job];
         decided.adopt(traffic, &[job], [level], &paths);
@@ -210,6 +213,7 @@ pub(crate) fn keep_paths(
             let span = traffic.spans[*job].clone();
             paths[span.clone()] != decided.paths[span]
         };
+        // A region that was not compared now has kept its decisions anyway.
         let Some(found) = compared.get_mut(&region.digest) else { continue };
         if !region.jobs.iter().any(moves) {
             continue;
@@ -254,6 +258,7 @@ fn value_kept(
         evaluation.value_candidate(&Rc::new(given))
     };
     let (kept, new) = (value(running)?, value(&decided.paths)?);
+    // The limit itself may be kept, where the decided plan is far below it.
     let slowest = found.slowdown_limit.unwrap_or(0.0).max(new.value.worst_slowdown);
     let is_as_good = !evaluation.objective().is_better(new.value, kept.value, 0.0)
         && kept.value.worst_slowdown <= slowest * (1.0 + LEAST_GAIN);
@@ -294,20 +299,27 @@ fn decide_region(
     candidates: &mut CandidateBuilder<'_>,
 ) -> Option<RegionDecision> {
     let present = candidates.present().to_vec();
+    // One first: where no job contends, it is optimal and the rest would cost for nothing.
     let mut valued = evaluation.value_candidates(&present[..1]);
     let mut ecmp = None;
     if valued.iter().any(|next| !evaluation.is_optimal(next)) {
         let expected = evaluation.expect_ecmp(candidates.hashed());
+        // Before the others are valued: the floor decides which of them stay in a race.
         evaluation.set_floor(&expected);
         ecmp = Some(expected);
         evaluation.take_starving();
+        // From the first again, whose levels were chosen without the floor. Its runs are known by
+        // now.
         valued = evaluation.value_candidates(candidates.present());
         let starving = evaluation.take_starving();
         if !valued.iter().any(|next| evaluation.is_optimal(next)) {
+            // Before the search, which begins at the best so far.
             raise_starving(&mut evaluation, &starving, &mut valued);
             improve_best(&mut evaluation, &starving, &mut valued);
         }
     }
+    // A job without contention gets the level of its rank, which is what a report shows; what runs
+    // keeps its own.
     for candidate in valued.iter_mut().filter(|next| next.origin() != PathOrigin::InForce) {
         evaluation.rank_alone(candidate, &candidates.unsearched().levels);
     }
@@ -345,6 +357,7 @@ fn improve_best(
     valued: &mut Vec<ValuedCandidate>,
 ) {
     let whole = evaluation.event_budget();
+    // At least a part, although the candidates may have used up the budget.
     let budget = whole.saturating_sub(evaluation.event_cost()).max(whole / LEAST_PART);
     if evaluation.is_searched()
         && let Some(start) = best_candidate(evaluation.objective(), valued.iter()).cloned()
@@ -352,6 +365,7 @@ fn improve_best(
         let found = search_proposals(evaluation, &start, budget / SEARCH_PART);
         valued.extend(found);
     }
+    // After the search, whose result has paths for which nobody has climbed yet.
     climb_best(evaluation, starving, budget - budget / SEARCH_PART, valued);
 }
 
@@ -397,6 +411,8 @@ fn choose_adopted(
     valued: &[ValuedCandidate],
 ) -> Option<ValuedCandidate> {
     let first = valued.first()?;
+    // In their order, each against the best so far: of equals the earlier one stays, the plan in
+    // force first.
     let best = valued.iter().fold(first, |best, next| {
         match is_worth_moving(evaluation, first, next, best) {
             true => next,

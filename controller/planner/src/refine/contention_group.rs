@@ -80,6 +80,8 @@ impl LinkService {
         match self.capacity.total_cmp(&other.capacity) {
             Ordering::Less => self,
             Ordering::Greater => other,
+            // A fifo link of the same capacity lets a low level delay a high one, so it is the
+            // tighter.
             Ordering::Equal => Self { is_fifo: self.is_fifo || other.is_fifo, ..self },
         }
     }
@@ -132,6 +134,7 @@ impl<'a> GroupBuilder<'a> {
         for (job, of) in jobs.iter().enumerate() {
             let first = flows.len();
             for FlowOnLinks { bytes, overlap_from, links } in &of.flows {
+                // The others are over at once.
                 if *bytes > 0.0 && !links.is_empty() {
                     paths.push(links);
                     flows.push(RoutedFlow {
@@ -159,6 +162,7 @@ impl<'a> GroupBuilder<'a> {
         let of_flows = paths.iter().enumerate();
         let mut uses: Vec<(LinkId, usize)> =
             of_flows.flat_map(|(flow, path)| path.iter().map(move |link| (*link, flow))).collect();
+        // Sorted pairs and no map: this runs for each candidate, over all flows of a region.
         uses.sort_unstable();
         let flows: Vec<usize> = uses.iter().map(|(_, flow)| *flow).collect();
         let mut links: Vec<(&[usize], LinkId, LinkService)> = Vec::new();
@@ -168,10 +172,13 @@ impl<'a> GroupBuilder<'a> {
             links.push((on, of_link[0].0, service(of_link[0].0)));
             first += of_link.len();
         }
+        // Brings links with the same flows together. It is stable, so the first of them is the
+        // lowest link.
         links.sort_by(|a, b| a.0.cmp(b.0));
         for alike in links.chunk_by(|a, b| a.0 == b.0) {
             let (on, link, service) = alike[0];
             let service = alike.iter().map(|(.., link)| *link).fold(service, LinkService::tighter);
+            // With one flow on it a link decides nothing, and only limits that flow.
             if let [alone] = on {
                 self.flows[*alone].private_capacity = service.capacity;
                 continue;
@@ -181,6 +188,8 @@ impl<'a> GroupBuilder<'a> {
             }
             let path = paths[on[0]];
             let place = path.iter().position(|other| *other == link).unwrap_or(0);
+            // Links at both ends of flows may look alike, and a flow cannot cross two links of one
+            // class.
             let is_descent = 2 * place >= path.len();
             self.shared_links.push(SharedLink { flows: on.to_vec(), service, is_descent });
         }
@@ -217,6 +226,7 @@ impl<'a> GroupBuilder<'a> {
                 overlap_from: of.overlap_from,
                 ..fluid::FluidJob::default()
             });
+            // No position or count is that large, so the marker separates jobs in the list.
             group.signature.extend([u32::MAX, to_index(*job)]);
             let mut is_known = vec![false; classes.flow_counts.len()];
             while let Some((flow, class)) =
@@ -250,6 +260,7 @@ impl<'a> GroupBuilder<'a> {
         }
         let mut links: Vec<(usize, usize)> =
             numbers.into_iter().map(|(link, number)| (number, link)).collect();
+        // By number, which is the order in which flows refer to them.
         links.sort_unstable();
         for (_, link) in links {
             let SharedLink { service, is_descent, .. } = &self.shared_links[link];
@@ -284,6 +295,7 @@ impl<'a> GroupBuilder<'a> {
         group.extend_with_links(&path);
         let narrowest =
             flow.shared_links.iter().map(|link| self.shared_links[*link].service.capacity);
+        // Otherwise a shared link is narrower at any time, and the private one never limits.
         if flow.private_capacity < narrowest.fold(f64::INFINITY, f64::min) {
             path.push(to_index(group.links.len()));
             let capacity = f64::from(count) * flow.private_capacity;
@@ -307,8 +319,11 @@ impl<'a> GroupBuilder<'a> {
             let flow = &self.flows[*flow];
             flow.overlap_from * computes + self.alone_seconds(flow)
         };
+        // Of flows that share nothing only the slowest can end an iteration.
         let slowest = private.into_iter().max_by(|a, b| alone(a).total_cmp(&alone(b)));
         let sharing = deciding.iter().map(alone).fold(0.0, f64::max);
+        // A flow that shares links takes at least its time alone, so a faster private one never
+        // ends last.
         deciding.extend(slowest.filter(|flow| alone(flow) > sharing));
         deciding
     }
@@ -335,6 +350,8 @@ impl<'a> GroupBuilder<'a> {
             let jobs = self.shared_links[link].flows.iter().map(|flow| self.flows[*flow].job);
             let mut here: Vec<usize> =
                 jobs.filter_map(|job| members.binary_search(&job).ok()).collect();
+            // Flows of a link are in the order of their jobs, so equal neighbours are all there
+            // are.
             here.dedup();
             for (at, a) in here.iter().enumerate() {
                 here[at + 1..].iter().for_each(|b| pairs.insert(*a, *b));
@@ -405,6 +422,8 @@ impl ContentionGroup {
         let mut earlier = f64::NEG_INFINITY;
         loop {
             let starts = job.flows.iter().map(|flow| job.overlap_of(flow));
+            // A bound for each start: its instant, and the time that the link with most bytes from
+            // there on needs for them.
             let Some(start) = starts.filter(|start| *start > earlier).reduce(f64::min) else {
                 return alone;
             };
@@ -413,6 +432,8 @@ impl ContentionGroup {
             hops().for_each(|(flow, link)| bytes[*link as usize] += flow.bytes);
             let seconds = hops().map(|(_, link)| {
                 let link = *link as usize;
+                // Taken, so that the buffer is empty for the next start. A link that occurs again
+                // then counts as 0.
                 std::mem::take(&mut bytes[link]) / self.links[link].capacity
             });
             let sending = seconds.fold(0.0, f64::max);

@@ -10,7 +10,7 @@ use crate::traffic::IndexedTraffic;
 /// Paths by flow and levels by job.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decisions {
-    /// One per flow, empty where there is none.
+    /// One per flow, empty for a flow without a path.
     pub(crate) paths: Vec<LinkPath>,
     /// One per job.
     pub(crate) levels: Vec<u8>,
@@ -50,6 +50,7 @@ impl Decisions {
         policy: &Policy,
         jobs: &[usize],
     ) {
+        // A job whose level an operator bounds says nothing about the order that was found best.
         let free = jobs.iter().copied().filter(|job| !policy.bounds_level(traffic.jobs[*job]));
         self.compared.push(free.collect());
     }

@@ -32,6 +32,7 @@ fn mean_without_outliers(slowdowns: impl Iterator<Item = f64>) -> f64 {
     let mut slowdowns: Vec<f64> = slowdowns.collect();
     slowdowns.sort_by(f64::total_cmp);
     let Some(median) = slowdowns.get(slowdowns.len().saturating_sub(1) / 2) else { return 0.0 };
+    // One unlucky draw in which a job starves would otherwise allow every plan to starve it.
     let most = OUTLIER * median;
     slowdowns.iter_mut().for_each(|slowdown| *slowdown = slowdown.min(most));
     mean_of(&slowdowns)

@@ -103,6 +103,7 @@ pub fn forecast_plan(
 /// As [`forecast_plan`] for bytes of jobs, from other starts and for ten times the time: to see how
 /// far forecasts are off.
 pub fn forecast_independently(fabric: &Fabric, jobs: &[Job], plan: &Plan) -> PlanForecast {
+    // None of the starts that the plan was judged by, or the comparison would not be independent.
     let starts = STARTS.end..3 * STARTS.end;
     forecast_from(fabric, jobs, plan, &ForecastRuns { starts, times: 10.0, ..Default::default() })
 }
@@ -122,6 +123,7 @@ pub fn forecast_ecmp(fabric: &Fabric, jobs: &[Job], bytes_on_wire: f64) -> PlanF
     let mut found = vec![Vec::new(); jobs.len()];
     for draw in 0..ECMP_DRAWS {
         let paths = hashed_paths(&traffic, draw);
+        // Another start for each draw: the spread over both is what an operator meets.
         let runs = ForecastRuns { bytes_on_wire, starts: draw..draw + 1, ..Default::default() };
         let more = run_jobs(&traffic, &jobs, &paths, (&levels, &[]), &runs);
         found.iter_mut().zip(more).for_each(|(of, more)| of.extend(more));
@@ -249,6 +251,7 @@ fn run_jobs(
     for group in &groups {
         let members: Vec<usize> = group.members.iter().map(|member| jobs[*member]).collect();
         let (window, most) = SimulatedHorizon::of_forecast(traffic, &members, runs.times);
+        // A job that shares nothing has the same iteration from any start.
         let starts = runs.starts.clone().take(if members.len() == 1 { 1 } else { most });
         let of_job = |job: &usize| shifts.get(*job).copied().flatten();
         let shifts: Vec<Option<StartShift>> = members.iter().map(of_job).collect();
@@ -256,6 +259,7 @@ fn run_jobs(
         let decided = (members, levels, shifts);
         cases.extend(starts.map(|start| (group, decided.clone(), window, start)));
     }
+    // All cases in one list: a single large group would keep other threads idle.
     let found = map_in_threads(&cases, |(group, (members, levels, shifts), window, start)| {
         run_group(group, members, (levels, shifts), (*window, *start))
     });
@@ -291,11 +295,13 @@ fn job_runs(
 ) -> Vec<JobRun> {
     let step = window.seconds() / COUNTED_STRETCHES as f64;
     let counted = (0..=COUNTED_STRETCHES).map(|number| window.from + step * number as f64);
+    // The first stretch, from 0, counts for the band alone: jobs have not found their phases yet.
     let instants: Vec<f64> = std::iter::once(0.0).chain(counted).collect();
     let of_member = |stretches: &[Vec<MemberProgress>], member: usize| {
         let of_member = stretches.iter().map(|members| members[member]);
         let all = of_member.clone().skip(1).fold(MemberProgress::default(), MemberProgress::plus);
         let seconds = all.iteration_seconds().unwrap_or(f64::INFINITY);
+        // The mean of a few iterations varies by itself, which is not what a band should show.
         let known = of_member.filter(|of| of.iterations >= STRETCH_ITERATIONS);
         let means = known.filter_map(|of| of.iteration_seconds());
         let band =

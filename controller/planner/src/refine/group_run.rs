@@ -77,6 +77,7 @@ impl GroupRun {
     /// A job that the fluid model rejects.
     pub fn new(group: &ContentionGroup, starts: &[f64]) -> Result<Self, FluidError> {
         let kinds: usize = group.fluid_jobs().iter().map(|job| job.flows.len()).sum();
+        // Merging ends costs accuracy, and only large groups have so many ends that it saves time.
         let merged_share = if kinds <= EXACT_KINDS { 0.0 } else { MERGED_SHARE };
         Self::of_jobs(group, starts.iter().map(|start| (*start, None)), merged_share)
     }
@@ -150,6 +151,8 @@ impl GroupRun {
         levels: &[u8],
         instants: &[f64],
     ) -> Result<Vec<Vec<MemberProgress>>, FluidError> {
+        // Before levels are set: a change of level at an instant in between would move flows that
+        // send.
         self.engine.reset();
         // Levels in the same order are the same to the bit, whatever their numbers: rounding that
         // differs can starve another job where jobs are overloaded.
@@ -180,6 +183,7 @@ impl GroupRun {
     /// # Errors
     /// None after a run that had none.
     pub fn longest_waits(&mut self, limit: f64) -> Result<Vec<f64>, FluidError> {
+        // As many events again as the run had; a wait that is still open then may last for ever.
         let most = 2 * self.engine.event_count();
         let mut open = self.longest_open_wait()?;
         while open > 0.0 && open <= limit && self.engine.event_count() < most {

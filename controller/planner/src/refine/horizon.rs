@@ -79,6 +79,7 @@ impl SimulatedHorizon {
         let pace = RunPace::new(traffic, jobs);
         let seconds = pace.seconds_of(&JUDGED);
         let estimated_cost = seconds * pace.cost_per_second;
+        // Small regions get more starts for the same cost, and there phases matter most.
         let samples = (SAMPLES_COST / estimated_cost).round().clamp(1.0, MAX_SAMPLES);
         Self {
             window: window_until(seconds),
@@ -157,6 +158,7 @@ impl RunPace {
             .filter(|((seconds, _), _)| **seconds > 0.0)
             .map(|((seconds, kinds), starts)| (1.0 + starts + kinds.min(MAX_ENDS)) / seconds)
             .sum();
+        // An event computes the rates of the flows that it reaches, a part of all.
         let event_cost = 1.0 + kinds.iter().sum::<f64>() / KINDS_PER_EVENT_COST;
         Self {
             slowest: iterations.iter().copied().fold(0.0, f64::max),
@@ -170,6 +172,7 @@ impl RunPace {
         let wanted = length.wanted_iterations * self.slowest;
         let affordable = |cost: f64| cost / self.cost_per_second;
         let seconds = affordable(length.cost).max(wanted.min(affordable(length.wanted_cost)));
+        // The clamp is last: no budget makes a run too short to have iterations.
         seconds.clamp(fewest, most).max(MIN_SECONDS)
     }
 }

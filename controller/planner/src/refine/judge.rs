@@ -141,6 +141,7 @@ impl<'a> Judge<'a> {
     /// once nothing more needs to be simulated.
     pub(super) fn event_cost(&self) -> u64 {
         let spent = self.cost + self.charged;
+        // As if everything were spent, which every loop checks; half, so that sums do not overflow.
         if self.interrupt.is_raised() { spent.max(u64::MAX / 2) } else { spent }
     }
 
@@ -202,10 +203,13 @@ impl<'a> Judge<'a> {
             let busy = compute_share(self.job_at(job).compute_seconds, seconds);
             return Some([MemberOutcome { busy, wait: 0.0 }].into());
         }
+        // By what decides the result: other paths with the same effect, and other levels in the
+        // same order, are known.
         let key = run_key(group, levels, sample);
         if let Some(known) = self.known.get(&key) {
             return Some(Rc::clone(known));
         }
+        // Only for runs that are not known, so that a result that exists is still found.
         if self.interrupt.is_raised() {
             return None;
         }
@@ -237,6 +241,8 @@ impl<'a> Judge<'a> {
         for (levels, sample) in cases {
             let key = run_key(group, levels, sample);
             if !self.known.contains_key(&key) {
+                // A map, because two candidates may ask for the same run, and its order makes the
+                // cost the same in every run.
                 unknown.entry(key).or_insert_with(|| self.simulation(group, levels, sample));
             }
         }
@@ -257,6 +263,7 @@ impl<'a> Judge<'a> {
         sample: u32,
     ) -> GroupSimulation<'g> {
         let numbers = group.members.iter().map(|member| self.jobs[*member]);
+        // A coarse run begins as the first start does, and is only shorter.
         let start = if sample == COARSE_START { FIRST_START } else { sample };
         GroupSimulation {
             group,
@@ -276,6 +283,7 @@ impl<'a> Judge<'a> {
         let mut mean = DecisionValue::default();
         for (starts, sample) in (0..).zip(self.horizon.samples()) {
             let next = self.evaluate_levels(group, levels, sample)?;
+            // A running mean, so that the value of one start is exactly that of its run.
             mean = if starts == 0 { next } else { mean.joined_with(next, starts) };
         }
         Some(mean)
@@ -314,6 +322,7 @@ impl<'a> Judge<'a> {
     /// time. A job that computes nothing has no slowdown to measure in computation.
     fn slowdown_of(&self, job: usize, busy: f64) -> f64 {
         let alone = self.busy_share_alone(job);
+        // Bounded, or a job that gets nothing would make all means infinite.
         if alone > 0.0 { (alone / busy).min(MAX_SLOWDOWN) } else { 1.0 }
     }
 
@@ -417,6 +426,7 @@ impl GroupSimulation<'_> {
             return SimulatedGroup { outcomes: None, cost: 0 };
         };
         let busy = run.busy_shares(self.levels, self.window).ok();
+        // After the shares, because it runs on beyond the window until open waits end.
         let waits = busy.as_ref().and_then(|_| run.longest_waits(self.wait_limit).ok());
         let members = busy.zip(waits).map(|(busy, waits)| busy.into_iter().zip(waits));
         let outcomes =

@@ -60,6 +60,8 @@ pub(super) fn climb_levels(
     'improved: loop {
         let drawn = draw_moves(&moves, &mut sampler);
         let next = drawn.iter().filter_map(|step| step.apply_to(&best.levels, allowed));
+        // By the order of levels between jobs that share links: nothing else can differ in a
+        // simulation.
         let next = next.filter(|levels| tried.insert(group.level_relations(levels)));
         let mut next: Vec<(f64, Vec<u8>)> = next
             .map(|levels| {
@@ -77,6 +79,8 @@ pub(super) fn climb_levels(
             let Some(quick) = judge.evaluate_levels(group, &levels, COARSE_START) else {
                 return best;
             };
+            // A coarse value is compared with the coarse value of the best, as both lack the later
+            // starts.
             if !objective.is_better(quick, first, 0.0) {
                 continue;
             }
@@ -85,6 +89,7 @@ pub(super) fn climb_levels(
             };
             if objective.is_better(value, best.value, 0.0) {
                 (best, first) = (ValuedLevels { levels, value }, quick);
+                // Steps are made anew from here: those that were drawn began at other levels.
                 continue 'improved;
             }
         }

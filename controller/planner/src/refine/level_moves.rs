@@ -26,6 +26,8 @@ impl LevelMove {
                 let mut used: Vec<u8> = levels.to_vec();
                 used.sort_unstable();
                 used.dedup();
+                // Odd places are those of levels in use, even ones lie between them, and below and
+                // above all.
                 let doubled = |level: &u8| 2 * used.partition_point(|of| of < level) + 1;
                 let mut places: Vec<usize> = levels.iter().map(doubled).collect();
                 if place > 2 * used.len() {

@@ -46,6 +46,7 @@ pub(super) fn race_levels(
     }
     let samples = judge.horizon.samples();
     for sample in samples.clone().skip(1) {
+        // Before each further start, so that a trial which cannot win costs one run.
         drop_worse(objective, &mut trials, sample - samples.start);
         let left = trials.iter().filter(|trial| !trial.is_out);
         judge.simulate_ahead(group, left.map(|trial| (&trial.levels[..], sample)));
@@ -74,6 +75,7 @@ fn drop_worse(objective: PlanObjective, trials: &mut [LevelTrial], sampled: u32)
     let left = trials.iter().filter(|trial| !trial.is_out);
     let least = objective.race_limit(left.map(|trial| trial.mean), sampled);
     let stays = |trial: &LevelTrial| {
+        // What is in force stays to the end: the price of moving is measured against it.
         trial.origin == LevelOrigin::InForce || objective.stays_in_race(trial.mean, least)
     };
     // Of levels that all miss the floor, all stay.

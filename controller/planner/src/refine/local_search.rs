@@ -37,6 +37,7 @@ pub(super) fn search_locally(
     budget: StepBudget,
     sampler: &mut Sampler,
 ) -> usize {
+    // One copy that is reused: cloning for each of hundreds of steps would cost more than the step.
     let mut trial = rates.clone();
     let mut kept = 0;
     let last_visit = rates.visits + budget.visits;
@@ -55,6 +56,7 @@ pub(super) fn search_locally(
         } else {
             trial.clone_from(rates);
         }
+        // The copy brings back an older count, and the work was done all the same.
         trial.visits = visits;
     }
     rates.visits = trial.visits;
@@ -161,6 +163,7 @@ fn change_turns(
             });
         }
     }
+    // A job has to turn somewhere.
     if next.is_empty() {
         return false;
     }
@@ -189,6 +192,7 @@ pub(super) fn spread_over(
     for bundle in bundles {
         for (option, number) in bundle.options.iter().zip(bundle.option_range()) {
             let bytes = f64::from(rates.counts[number]) * bundle.bytes;
+            // The flows to be spread are taken off first; the fixed flows of the job stay.
             option.links.iter().for_each(|link| loads[*link as usize].1 -= bytes);
         }
     }

@@ -142,6 +142,8 @@ impl<'m> MeanRates<'m> {
             let link = links[*at as usize] as usize;
             let level = if self.model.links[link].is_fifo { 0 } else { level };
             let cell = link * self.level_count + level;
+            // Sums are changed and not made anew, which is what makes a step cheap; `settle`
+            // removes what rounding leaves.
             self.used[cell] += of.bytes * per_second;
             self.sending[cell] += of.flows * of.seconds * per_second;
         }
@@ -161,6 +163,8 @@ impl<'m> MeanRates<'m> {
             let cells = link * self.level_count..(link + 1) * self.level_count;
             let level = if service.is_fifo { 0 } else { level };
             let above: f64 = self.used[cells.clone()][level + 1..].iter().sum();
+            // Higher levels may want more than there is. A rate of zero would be infinite seconds,
+            // and no sweep would leave them.
             let left = (service.capacity - above).max(LEAST_LEFT * service.capacity);
             let cell = cells.start + level;
             let equal = left * of.flows / (self.sending[cell].max(0.0) + of.flows);
@@ -172,6 +176,7 @@ impl<'m> MeanRates<'m> {
 
     /// Computes the iteration of a job from what others send.
     fn compute_job(&mut self, job: usize) {
+        // Without its own share, or the job would compete with itself.
         self.change_sums(job, -1.0);
         let stretch = self.stretches[job];
         let communication = stretch * self.mean_communication(job);
@@ -184,6 +189,8 @@ impl<'m> MeanRates<'m> {
 
     fn sweep(&mut self, sweeps: usize) {
         let jobs = self.seconds.len();
+        // Gauss-Seidel: each job sees those before it already changed, and a fixed number of sweeps
+        // keeps all runs equal.
         for job in (0..sweeps).flat_map(|_| 0..jobs) {
             self.compute_job(job);
         }

@@ -72,6 +72,8 @@ impl PlanObjective {
 
     fn exceeds(self, next: DecisionValue, best: DecisionValue, gain: f64) -> bool {
         let missed = |value| (self.missed_bound(value), self.missed_floor(value));
+        // Steps of the tolerance and not exact amounts, so that values decide between plans that
+        // miss by about as much.
         let (missed, missed_best) = (missed(next), missed(best));
         missed < missed_best || (missed <= missed_best && next.value > best.value + gain)
     }
@@ -89,6 +91,7 @@ impl PlanObjective {
     ) -> f64 {
         let holding =
             means.filter(|mean| self.excess(*mean) <= 0.0 && !self.misses_service_bound(*mean));
+        // The means of more starts vary less, so the race gets stricter.
         let margin = RACE_MARGIN / f64::from(sampled);
         holding.map(|mean| mean.value).fold(0.0, f64::max) * (1.0 - margin)
     }

@@ -78,6 +78,7 @@ pub(super) fn search_proposals(
         }
         proposed.follow_changes();
         search_locally(&model, &mut proposed, freedom, budget, &mut sampler);
+        // The model's work counts in the unit of the judge, so that one budget bounds both.
         evaluation.charge((proposed.visits - rates.visits) / VISITS_PER_EVENT);
         if proposed.counts == rates.counts && proposed.levels == rates.levels {
             continue;
@@ -92,10 +93,12 @@ pub(super) fn search_proposals(
             levels: vec![(LevelOrigin::Searched, levels.clone())],
         };
         let judged = evaluation.value_proposal(&Rc::new(candidate), PROMISING_SHARE * coarse)?;
+        // Also where the proposal is worse: that is where the model was wrong.
         proposed.calibrate(&judged.seconds);
         simulations += 1;
         let weight = (1.0 / f64::from(simulations)).max(LEAST_WEIGHT);
         for (learned, new) in learned.iter_mut().zip(&proposed.stretches) {
+            // A geometric mean, as stretches are factors: twice and half cancel.
             *learned = learned.powf(1.0 - weight) * new.powf(weight);
         }
         let so_far = best.as_ref().unwrap_or(start);
@@ -103,6 +106,8 @@ pub(super) fn search_proposals(
             Some(next) if objective.is_step_up(next.value, so_far.value, LEAST_STEP) => {
                 (coarse, best) = (judged.coarse, Some(next));
                 rates = proposed;
+                // The model was right so far from where it was calibrated, so it is trusted
+                // further.
                 (radius, failed) = ((radius * 2).min(MAX_RADIUS), 0);
             }
             _ => radius = (radius / 2).max(LEAST_RADIUS),

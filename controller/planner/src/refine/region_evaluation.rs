@@ -100,6 +100,7 @@ impl<'a> RegionEvaluation<'a> {
     /// Candidates with levels that would be worth more if no job starved, the best first.
     pub(super) fn take_starving(&mut self) -> Vec<ValuedCandidate> {
         let mut starving = std::mem::take(&mut self.starving);
+        // The most valuable first: raising is tried for the first few only.
         starving.sort_by(|a, b| b.value.value.total_cmp(&a.value.value));
         starving
     }
@@ -167,6 +168,7 @@ impl<'a> RegionEvaluation<'a> {
         }
         let bounded = self.objective;
         self.objective = bounded.without_service_bound();
+        // Nearly all of these runs are known, as only the choice between them changes.
         let valued = self.value_candidates(candidates);
         let objective = std::mem::replace(&mut self.objective, bounded);
         best_candidate(objective, valued.iter()).map(|best| best.value)
@@ -219,6 +221,7 @@ impl<'a> RegionEvaluation<'a> {
             let winner = self.best_levels(&group, &tried)?;
             let RaceWinner { origin, levels, value, .. } = winner;
             if winner.starving.is_some() {
+                // From the groups before, in which both have the same levels.
                 starving.get_or_insert_with(|| valued.clone());
             }
             if let Some(starving) = &mut starving {
@@ -284,6 +287,7 @@ impl<'a> RegionEvaluation<'a> {
         }
         rated.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
         let essential = rated.iter().filter(|(is_essential, ..)| *is_essential).count();
+        // One that is not essential at least, or the rating would have been for nothing.
         let tried = rated.into_iter().take(most.max(essential + 1));
         tried.map(|(.., place)| candidate.levels[place].clone()).collect()
     }
@@ -379,6 +383,7 @@ impl<'a> RegionEvaluation<'a> {
             let expected = self.judge.expect_from(group, levels, [COARSE_START])?;
             self.note_seconds(group, expected, &mut seconds);
         }
+        // Most proposals end here, after one short run for each group.
         if coarse < least {
             return Some(ValuedProposal { candidate: None, coarse, seconds });
         }
@@ -438,6 +443,8 @@ impl<'a> RegionEvaluation<'a> {
                 let earlier = levels.clone();
                 for ((level, allowed), of) in levels.iter_mut().zip(allowed).zip(expected) {
                     if objective.is_starving(of.slowdown, of.wait) && *level < *allowed.end() {
+                        // Halfway up each time, so that as many jobs as possible keep different
+                        // levels.
                         *level += (*allowed.end() - *level).div_ceil(2);
                     }
                 }
@@ -516,6 +523,7 @@ impl<'a> RegionEvaluation<'a> {
             let levels: Vec<u8> = members
                 .map(|position| index_of_level(&job_levels, changed.levels[*position]))
                 .collect();
+            // An interrupted group keeps its levels; the value of the others still counts.
             let Some(found) = change(&mut self.judge, &group, &allowed, &levels) else { continue };
             changed.value = changed.value.combine(found.value);
             for (position, index) in group.members.iter().zip(found.levels) {

@@ -20,6 +20,7 @@ pub(crate) fn find_regions(traffic: &IndexedTraffic<'_>) -> Vec<Vec<usize>> {
         for area in &routes.areas {
             let first = &mut first_in[area.index()];
             if *first == NO_JOB {
+                // Joined with the first job of the area only: the sets make the rest of the pairs.
                 *first = job as u32;
             } else {
                 jobs.join(*first as usize, job);
@@ -62,5 +63,7 @@ pub(crate) fn judged_depth(
 /// Events for each job. A power of two divides them, so that a job that comes or goes seldom
 /// changes the share of the others.
 pub(crate) fn budget_per_job(traffic: &IndexedTraffic<'_>, policy: &Policy) -> u64 {
+    // A power of two, so that the budget, and with it the plan, does not change with every job that
+    // comes or goes.
     policy.search_events / traffic.jobs.len().next_power_of_two().max(1) as u64
 }

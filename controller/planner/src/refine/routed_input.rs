@@ -28,7 +28,7 @@ pub struct RoutedInput<'a> {
 
 impl<'a> RoutedInput<'a> {
     /// `input` on `paths`: one per flow, by job in the order of ids and then in the order of the
-    /// job's flows, as in [`Plan::flows`](crate::Plan::flows); empty where there is none.
+    /// job's flows, as in [`Plan::flows`](crate::Plan::flows); empty without a path.
     pub fn new(input: &'a PlanInput, paths: Vec<LinkPath>) -> Self {
         let traffic = IndexedTraffic::new(input);
         let demands = intensity::demands_on_paths(&traffic, &paths);

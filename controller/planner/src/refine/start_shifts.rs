@@ -63,11 +63,15 @@ pub(crate) fn shift_starts(
         for group in judge.contention_groups(&decided.paths) {
             let jobs: Vec<usize> =
                 group.members.iter().map(|member| region.jobs[*member]).collect();
+            // A job that does not wait takes the link whenever it likes, and spoils the slots of
+            // all.
             if !jobs.iter().all(|job| context.traffic.jobs[*job].can_wait) {
                 continue;
             }
             let mut proposals = propose_slots(&group);
             let trial = ShiftTrial { context, judge: &judge, group: &group, jobs: &jobs };
+            // Phases are tried only where slots are possible, as each trial costs runs of the
+            // length of a forecast.
             if !proposals.is_empty() {
                 proposals.extend(trial.propose_phases());
             }
@@ -128,6 +132,7 @@ impl ShiftTrial<'_> {
         let objective = PlanObjective::new(self.context.policy, None);
         let members = &self.group.members;
         let mut tried = vec![had.clone(), self.one_level(&had, decided)];
+        // A group that is on one level already is tried once.
         tried.dedup();
         let alone: Vec<Vec<f64>> =
             tried.iter().map(|levels| self.runs().busy_shares(levels, &[])).collect();
@@ -144,6 +149,8 @@ impl ShiftTrial<'_> {
                 }
                 let value = self.judge.value_of_shares(members, &shifted);
                 let is_better = match &best {
+                    // The first shift may cost a little, because phases that nobody holds are lost
+                    // again; a second one has to be better.
                     None => !objective.is_better(unshifted, value, unshifted.value * SETTLING_COST),
                     Some((_, _, most)) => objective.is_better(value, *most, 0.0),
                 };
@@ -211,6 +218,8 @@ fn propose_slots(group: &ContentionGroup) -> Vec<Vec<StartShift>> {
         let period = longest.max(busiest) * (1.0 + room);
         let circle = |angles: usize| Circle::new(period, &patterns, (seconds.len(), angles));
         let mut rotations = circle(ANGLES).find_rotations();
+        // Coarsely around the whole circle, and then finely around what was found: a fine search of
+        // all would cost ten times as much.
         rotations.iter_mut().for_each(|rotation| *rotation *= FINER);
         let rotations = circle(FINER * ANGLES).refine_rotations(rotations, FINER);
         let shift = |(rotation, alone): (usize, &f64)| StartShift {
@@ -275,6 +284,7 @@ impl<'a> Circle<'a> {
     fn find_rotations(mut self) -> Vec<usize> {
         let mut rotations = vec![0; self.patterns.len()];
         for (job, rotation) in rotations.iter_mut().enumerate() {
+            // Only differences count, so the first job stays where it is.
             if job > 0 {
                 *rotation = self.best_rotation(job, 0..self.angles);
             }
@@ -333,6 +343,7 @@ impl<'a> Circle<'a> {
         for place in begin.unwrap_or(0)..begin.unwrap_or(0) + worth.len() {
             run = if is_best(place) { run + 1 } else { 0 };
             if run > longest.0 {
+                // The middle of the longest run of best places has most room on both sides.
                 longest = (run, place - (run - 1) / 2);
             }
         }

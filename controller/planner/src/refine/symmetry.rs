@@ -92,6 +92,7 @@ impl SymmetryProblem {
             }
             let (classes, counts) = number_classes(&self.flow_colours);
             let now = (counts.len(), count(&self.link_colours));
+            // Colours only ever split classes, so equal counts mean that nothing has changed.
             if std::mem::replace(&mut before, now) == now {
                 return (classes, counts);
             }

@@ -1,4 +1,4 @@
-//! Rules by which flows of no job are a job's: what they say, what is planned, and what is refused.
+//! Rules by which flows of no job are a job's: their meaning, their plans, and refusals.
 
 use planner::{Plan, PlanDocument, PlanInput, Policy, PolicyDocument, check_plan, plan};
 use topology::document::DocumentFormat;

@@ -23,7 +23,7 @@ enum Disturbance {
     Fail(usize),
 }
 
-/// What is asked, and what happens before it is asked again.
+/// A request, and what happens before the next one.
 #[derive(Clone, Debug)]
 struct Road {
     fabric: Fabric,

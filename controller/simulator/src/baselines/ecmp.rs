@@ -23,7 +23,7 @@ pub fn schedule_jobs(input: &PlanInput, routes: &EqualCostRoutes) -> Schedule {
     Schedule::from_levels(&vec![0; input.jobs.len()], hash_paths(input, routes))
 }
 
-/// The path of every flow by job, as the hash has it; empty where there is none.
+/// The path of every flow by job, as the hash has it; empty without a path.
 pub fn hash_paths(input: &PlanInput, routes: &EqualCostRoutes) -> Vec<Vec<Vec<LinkId>>> {
     let jobs = input.jobs.iter();
     jobs.map(|job| job.flows.iter().map(|flow| hash_path(&input.fabric, routes, flow)).collect())

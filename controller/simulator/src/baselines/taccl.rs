@@ -60,8 +60,8 @@ pub fn order_jobs(paths: &[Vec<Vec<LinkId>>]) -> Vec<usize> {
     order
 }
 
-/// The path of every flow by job, each the least congested when its turn comes; empty where there
-/// is none.
+/// The path of every flow by job, each the least congested when its turn comes; empty for a flow
+/// without a path.
 pub fn choose_paths(
     input: &PlanInput,
     routes: &EqualCostRoutes,

@@ -106,7 +106,7 @@ fn alternate_rounds(
         let shares = search.compute_shares(&paths, &levels);
         for (job, share) in shares.into_iter().enumerate() {
             busy[job] += share / ROUNDS as f64;
-            // Half of what is recent is the last turn, as in a moving mean of telemetry.
+            // Half of the weight is on the last turn, as in a moving mean of telemetry.
             let slowdown = (alone[job] / share.max(MIN_SHARE) - 1.0).max(0.0);
             let recent = &mut input.jobs[job].measured.over_alone;
             *recent = f64::midpoint(*recent, slowdown);

@@ -10,7 +10,7 @@ use super::steps::{CaseResult, PLANNING_STEPS};
 /// Width of a bin of the distribution, in the error from the optimum.
 const BIN: f64 = 0.001;
 
-/// Shares of the optimum below which a difference is none.
+/// Differences of the share of the optimum below this are rounding.
 const BEATEN: f64 = 1e-9;
 
 /// Bins; errors beyond them are in none.

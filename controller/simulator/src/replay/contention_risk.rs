@@ -104,7 +104,7 @@ impl<'a> RiskRun<'a> {
         })
     }
 
-    /// Goes to the next arrival or end; false if there is none.
+    /// Goes to the next arrival or end; false after the last one.
     fn step_event(&mut self) -> Result<bool, TraceReplayError> {
         let arrival = self.setup.trace.jobs.get(self.arrived).map(|job| job.submitted_seconds);
         let next = self.ends.values().copied().chain(arrival).fold(f64::INFINITY, f64::min);

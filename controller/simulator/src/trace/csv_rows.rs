@@ -33,7 +33,7 @@ impl RowFields {
         self.ends.len()
     }
 
-    /// The value at `position`, without surrounding space; empty where there is none.
+    /// The value at `position`, without surrounding space; empty if the row is shorter.
     pub(super) fn get(&self, position: usize) -> &str {
         let start = match position.checked_sub(1) {
             Some(before) => self.ends.get(before).copied().unwrap_or(self.text.len()),

@@ -94,7 +94,7 @@ fn read_header<R: BufRead>(rows: &mut CsvRows<R>) -> Result<([usize; 3], usize),
     Err(unknown_header_error(header, COLUMNS.join(",")))
 }
 
-/// GPUs of a resource list; none is none.
+/// GPUs of a resource list; 0 if it names no GPU.
 fn requested_gpus(resources: &str) -> Result<u32, SkipReason> {
     let resources: WorkerResources =
         serde_json::from_str(resources).map_err(|_| SkipReason::InvalidNumber)?;

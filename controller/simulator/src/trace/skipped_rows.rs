@@ -14,7 +14,7 @@ pub enum SkipReason {
     LongLine,
     /// Bytes that are no UTF-8.
     NotText,
-    /// A value that should be a number and is none, or is no resource list.
+    /// A value that is not the number or the resource list that its column has.
     InvalidNumber,
     /// A date that does not exist or is written otherwise.
     InvalidDate,

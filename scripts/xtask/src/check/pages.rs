@@ -1,4 +1,5 @@
-//! Every page of `docs/` is on the site: in its table of contents, once, or linked from there.
+//! Every page of `docs/` is on the site: in its table of contents, once, or linked from there. What
+//! readers come for is two clicks from README.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,11 +9,44 @@ use crate::book::SUMMARY;
 use crate::page_text::{page_links, resolve_path};
 use crate::tree::{self, SourceFile};
 
+const ENTRANCE: &str = "README.md";
+const MAX_CLICKS: usize = 2;
+
+/// Sections that answer what readers come for.
+const TASKS: [&str; 5] = [
+    "docs/recipes.md#replace-a-spine-without-losing-a-packet",
+    "docs/recipes.md#add-a-leaf-or-remove-a-host",
+    "docs/bring-your-jobs.md#slurm",
+    "docs/gain.md",
+    "docs/glossary.md",
+];
+
 pub(super) fn check_pages(root: &Path) -> Result<RuleViolations, String> {
     let pages = tree::read_files(root, ".md")?;
     let summary = pages.iter().find(|page| page.path == SUMMARY);
     let summary = summary.ok_or(format!("{SUMMARY} is missing"))?;
-    Ok(compare_pages(summary, &pages))
+    let mut found = compare_pages(summary, &pages);
+    found.extend(distant_sections(&TASKS, &pages));
+    Ok(found)
+}
+
+/// Sections that no chain of so few links leads to.
+fn distant_sections(sections: &[&str], pages: &[SourceFile]) -> RuleViolations {
+    let mut reached: BTreeSet<String> = [ENTRANCE.to_owned()].into();
+    for _ in 0..MAX_CLICKS {
+        let read = |page: &&SourceFile| {
+            reached.iter().any(|place| place.split('#').next() == Some(&page.path))
+        };
+        let links = pages.iter().filter(read).flat_map(|page| {
+            page_links(&page.text).map(|(_, target)| resolve_path(&page.path, target))
+        });
+        let next: Vec<String> = links.collect();
+        reached.extend(next);
+    }
+    let distant = sections.iter().filter(|section| !reached.contains(**section));
+    distant
+        .map(|section| format!("{ENTRANCE}: {section} is more than {MAX_CLICKS} links away"))
+        .collect()
 }
 
 fn compare_pages(summary: &SourceFile, pages: &[SourceFile]) -> RuleViolations {
@@ -47,6 +81,17 @@ mod tests {
     fn page(path: &str, text: &str) -> SourceFile {
         let (path, text) = (path.to_owned(), text.to_owned());
         SourceFile { path, text }
+    }
+
+    #[test]
+    fn sections_that_are_far_away_are_found() {
+        let pages = [
+            page(ENTRANCE, "[a](docs/a.md)"),
+            page("docs/a.md", "[b](b.md#here)"),
+            page("docs/b.md", "[c](c.md)"),
+        ];
+        assert_eq!(distant_sections(&["docs/a.md", "docs/b.md#here"], &pages), [""; 0]);
+        assert_eq!(distant_sections(&["docs/b.md#there", "docs/c.md"], &pages).len(), 2);
     }
 
     #[test]

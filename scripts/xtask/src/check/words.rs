@@ -1,4 +1,4 @@
-//! The rules of names and prose (docs/naming.md, docs/style.md) that a program can check.
+//! The rules of names and prose (docs/glossary.md, docs/style.md) that a program can check.
 //!
 //! Each submodule has one rule: a function from the tree to its violations. The decision: a rule
 //! that the tree does not keep yet is in force all the same; [`PENDING`] names the folders in which
@@ -35,8 +35,8 @@ const PENDING: [(&str, &str); 0] = [];
 pub(super) fn check_words(root: &Path) -> Result<RuleViolations, String> {
     let sources = tree::rust_files(root)?;
     let pages = tree::read_files(root, ".md")?;
-    let naming = pages.iter().find(|page| page.path == "docs/naming.md");
-    let terms = terms::parse_terms(&naming.ok_or("docs/naming.md is missing")?.text);
+    let glossary = pages.iter().find(|page| page.path == "docs/glossary.md");
+    let terms = terms::parse_terms(&glossary.ok_or("docs/glossary.md is missing")?.text);
     let files = tree::tracked_files(root)?;
     let mut found = Vec::new();
     for source in &sources {

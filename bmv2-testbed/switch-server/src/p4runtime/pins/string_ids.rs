@@ -114,7 +114,7 @@ impl StringIds {
 }
 
 impl IdTable {
-    /// The number of a string, a new one if it has none; `None` if there is none left.
+    /// The number of a string, a new one if it has none; `None` if all are taken.
     fn number(&mut self, name: &str, bits: u32) -> Option<u128> {
         if name.is_empty() {
             return Some(0);

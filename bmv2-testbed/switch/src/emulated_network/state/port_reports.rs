@@ -1,4 +1,4 @@
-//! What is known of the ports of a device, for whoever reports them: a port is the end of a wire.
+//! States of the ports of a device, for its reports: a port is the end of a wire.
 
 use tokio::sync::watch;
 

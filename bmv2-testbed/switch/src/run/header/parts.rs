@@ -57,11 +57,13 @@ pub(crate) fn divide_fields(fields: &[FieldLayout]) -> Vec<HeaderPart> {
 /// How many of the fields from the first on make the largest word; 0 where none do.
 fn word_length(fields: &[FieldLayout]) -> usize {
     let start = fields[0].offset;
+    // A field that begins within a byte belongs to no part of its own.
     if !start.is_multiple_of(8) {
         return 0;
     }
     let ends = fields.iter().map(|field| field.offset + field.bits as usize - start);
     let fitting = ends.take_while(|bits| *bits <= PART_BITS);
+    // Parts end at a byte, so that they can be written without pending bits.
     let whole = fitting.zip(1..).filter(|(bits, _)| bits.is_multiple_of(8));
     whole.last().map_or(0, |(_, count)| count)
 }

@@ -87,6 +87,7 @@ impl KeyIndex {
                 KeySource::Field { mask, .. } => mask,
                 KeySource::Valid(_) => 1,
             };
+            // The static masks of all fields in one: a packet's key is masked once for each word.
             masks[usize::from(place.word)] |= mask << place.shift;
         }
         let has_prefix = spec.keys.iter().any(|key| key.kind == MatchKind::Lpm);
@@ -105,6 +106,7 @@ impl KeyIndex {
     #[inline]
     pub(super) fn lookup(&mut self, phv: &Phv) -> Option<u32> {
         match &self.entries {
+            // Empty tables are frequent in a fabric without jobs, and need no key.
             IndexEntries::Exact(map) if map.is_empty() => None,
             IndexEntries::Ordered(rules) if rules.is_empty() => None,
             IndexEntries::Prefixes(maps) if maps.is_empty() => None,
@@ -145,6 +147,7 @@ impl KeyIndex {
             IndexEntries::Exact(map) => map.insert(&packed.values(), number),
             IndexEntries::Prefixes(maps) => {
                 let prefix = prefix_length(key);
+                // Longest first, so that the first hit is the longest prefix.
                 let at = maps.partition_point(|map| map.prefix > prefix);
                 if maps.get(at).is_none_or(|map| map.prefix != prefix) {
                     let map = ExactMap::new(packed.words.len());
@@ -170,6 +173,7 @@ impl KeyIndex {
                 let prefix = prefix_length(key);
                 if let Some(at) = maps.iter().position(|map| map.prefix == prefix) {
                     maps[at].map.remove(&packed.values());
+                    // A length without entries would cost each packet a probe.
                     if maps[at].map.is_empty() {
                         maps.remove(at);
                     }
@@ -241,6 +245,7 @@ impl FieldRange {
 
 /// Where a rule is, or would be.
 fn rule_position(rules: &[OrderedRule], priority: u32, number: u32) -> usize {
+    // Of equal priorities the lower number wins, as P4Runtime leaves it open.
     let own = (Reverse(priority), number);
     rules.partition_point(|rule| (Reverse(rule.priority), rule.number) < own)
 }
@@ -250,6 +255,7 @@ fn key_places(spec: &TableSpec) -> Vec<KeyPlace> {
     let (mut word, mut used) = (0_u16, 0);
     let mut places = Vec::with_capacity(spec.keys.len());
     for key in &spec.keys {
+        // A field is never divided between words: it is compared by one mask.
         if used + key.bits > 128 {
             (word, used) = (word + 1, 0);
         }
@@ -269,6 +275,7 @@ impl PlaceSource {
     fn read_bits(self, phv: &Phv) -> u128 {
         match self {
             Self::Field(slot, header) if phv.is_valid(header) => phv.get(slot),
+            // A field of an absent header matches as zero.
             Self::Field(..) => 0,
             Self::Valid(header) => u128::from(phv.is_valid(header)),
         }

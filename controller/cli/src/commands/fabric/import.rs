@@ -40,9 +40,9 @@ pub(crate) struct LingjunImportArgs {
 /// Import a model of topograph.
 ///
 /// Models of topograph 1.0 (nodes in blocks) and older ones (nodes in switches) are read. A switch
-/// with nodes is a leaf, or with --rails a leaf for each NIC of a host; what is above leaves is a
-/// pod. The model has no NICs and no cables: numbers and speeds are assumptions, and the options say
-/// which.
+/// with nodes is a leaf, or with --rails a leaf for each NIC of a host; switches above leaves are
+/// pods. The model has no NICs and no cables: numbers and speeds are assumptions, and the options
+/// say which.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -59,7 +59,7 @@ pub(crate) struct TopographImportArgs {
 ///
 /// Labels (crux.tier, crux.gpus) and groups say what a node is, its own or those of its group, its
 /// kind and the defaults; of other nodes the cables do. What crux fabric export containerlab writes
-/// is read in full. Standard error lists what is assumed, and what is left out.
+/// is read in full. Standard error lists assumptions and omissions.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux fabric import containerlab lab.clab.yml > fabric.json")]
 pub(crate) struct ContainerlabImportArgs {
@@ -73,7 +73,7 @@ pub(crate) struct ContainerlabImportArgs {
 ///
 /// Switches with hosts are leaves, those beside leaves are spines, all others are cores; the key
 /// crux.tier of a switch states another tier. What crux fabric export p4utils writes is read in
-/// full. Standard error lists what is assumed, and what is left out.
+/// full. Standard error lists assumptions and omissions.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  crux fabric import p4utils p4app.json > fabric.json")]
 pub(crate) struct P4utilsImportArgs {
@@ -87,8 +87,8 @@ pub(crate) struct P4utilsImportArgs {
 ///
 /// The role of a device says what it is (leaf, "Leaf Switch", gpu-server); others are left out with
 /// their cables, and so is what is planned. Cables are followed through patch panels. What crux
-/// fabric export netbox writes is read in full. Standard error lists what is assumed, and what is
-/// left out.
+/// fabric export netbox writes is read in full. Standard error lists assumptions and
+/// omissions.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -115,9 +115,9 @@ pub(crate) struct NetboxImportArgs {
 
 /// Import topology.conf or topology.yaml of Slurm.
 ///
-/// A switch with nodes is a leaf, or with --rails a leaf for each NIC of a host; what is above leaves
-/// is a pod. Slurm knows no NICs and no cables: numbers and speeds are assumptions, and the options
-/// say which.
+/// A switch with nodes is a leaf, or with --rails a leaf for each NIC of a host; what is above
+/// leaves is a pod. Slurm knows no NICs and no cables: numbers and speeds are assumptions, and the
+/// options say which.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -134,7 +134,7 @@ pub(crate) struct SlurmImportArgs {
 ///
 /// Cables are those of DEVICE_NEIGHBOR; what has no file of its own is a neighbour of what has one.
 /// Types (ToRRouter, LeafRouter, SpineRouter, Server) say what a device is, or else the cables do.
-/// Standard error lists what is assumed, and what is left out.
+/// Standard error lists assumptions and omissions.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:  crux fabric import sonic leaf1.json leaf2.json spine1.json > fabric.json"

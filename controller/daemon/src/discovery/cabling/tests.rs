@@ -16,7 +16,7 @@ fn named(fabric: &Fabric, name: &str) -> SwitchPort {
     SwitchPort { switch: fabric.switch_named(switch).unwrap(), port: port.parse().unwrap() }
 }
 
-/// What is seen when all is as it should be.
+/// The cables that are seen when all is as documented.
 fn intended(fabric: &Fabric) -> BTreeMap<SwitchPort, SwitchPort> {
     let links = fabric.links().iter();
     links

@@ -27,7 +27,7 @@ async function request(path, accept, init = {}) {
   return answer;
 }
 
-/** An answer of the controller, or an error that says in its words why there is none. */
+/** An answer of the controller, or an error with the words of the refusal. */
 export async function ask(path, document) {
   const text = await askText(path, document);
   return text ? JSON.parse(text) : undefined;

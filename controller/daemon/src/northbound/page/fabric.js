@@ -2,7 +2,7 @@
 //
 // Pure. Cable n has link 2n from its first end and link 2n + 1 back; loads are arrays by link, so
 // that a table of some thousand loads is taken in at once. Places are a share of the width, 0 to 1,
-// and a tier; what is on the screen is the business of the maps.
+// and a tier; the maps decide which part is on the screen.
 
 const TIERS = ["core", "spine", "leaf", "host"];
 

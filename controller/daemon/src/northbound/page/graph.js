@@ -1,6 +1,6 @@
 // A small fabric as a graph on a canvas: tiers one above the other, cables coloured by load.
 //
-// Only the width is zoomed, so that every tier stays in sight, and what is too small to be read is
+// Only the width is zoomed, so that every tier stays in sight, and text too small to be read is
 // left out: names first, then hosts. Each half of a cable is coloured by the link that leaves its
 // end. Cables of one heat are one path, so that a thousand of them cost as much as one.
 

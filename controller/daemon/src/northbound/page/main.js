@@ -1,6 +1,6 @@
 // The page: one model of what the controller answers, the maps and the panels that show it.
 //
-// Events say when to ask again; what is shown is always a whole answer, never put together from
+// Events say when to ask again; the page always shows a whole answer, never one put together from
 // events, so a page that missed some is right again with the next. An answer that has not changed
 // costs nothing, and one that has is taken in piece by piece, each in a frame of its own.
 
@@ -72,7 +72,7 @@ function point(shown, text) {
   at("about").textContent = text || restingText() || "\u00a0";
 }
 
-/** What is shown while nothing is pointed at: the job or the part that was chosen. */
+/** The details while nothing is pointed at: those of the chosen job or part. */
 function resting() {
   if (model.chosen && model.fabric) return { links: linksOf(model.fabric, model.chosen) };
   return model.sought && { nodes: [model.sought] };
@@ -365,7 +365,7 @@ follow({
   },
 });
 
-// For tests, and for whoever wants to know how long a frame takes.
+// For tests, and to measure how long a frame takes.
 window.crux = {
   maps, model, spent, stateOf,
   get map() { return map(); },

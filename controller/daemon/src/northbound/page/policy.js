@@ -38,7 +38,7 @@ export function allow(panel, { canWrite }) {
   panel.querySelector("#change").hidden = !canWrite;
 }
 
-/** Shows the policy in force to whoever opens the panel first. */
+/** Shows the policy in force when the panel is first opened. */
 export function begin(panel) {
   if (!panel.querySelector("textarea").value) present(panel).catch(() => {});
 }

@@ -2,7 +2,7 @@
 //!
 //! The decision: rows of `sai.p4` depend on each other (a VRF has a copy of all routes, pins take
 //! the room that is left), so a switch with other pins, other jobs or another way to any leaf has
-//! all its rows made again. What is the same is shared with its tables before, and the other
+//! all its rows made again. Equal rows are shared with its tables before, and the other
 //! switches keep theirs.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -44,8 +44,8 @@ pub(super) fn protect_switch(fabric: &Fabric, switch: SwitchId, tables: &mut Arc
     }
 }
 
-/// The ports of a switch to other switches, or to NICs that have another port here, whose cables, or
-/// what is at their end, have failed.
+/// The ports of a switch to other switches, or to NICs that have another port here, whose cables,
+/// or what is at their end, have failed.
 fn failed_ports(fabric: &Fabric, switch: SwitchId) -> BTreeSet<u32> {
     let ports = fabric.switch(switch).ports.iter();
     let has_other = |nic| fabric.arrival_port(switch, nic).is_some_and(|port| port != nic);
@@ -79,8 +79,8 @@ fn change_row(
     Some(RowChange::Replace(TableEntry { key: Arc::new(key.clone()), value: Arc::new(value) }))
 }
 
-/// Where packets to a NIC go without a pin: to another port of it here, or by the group of its leaves
-/// if that has a working member.
+/// Where packets to a NIC go without a pin: to another port of it here, or by the group of its
+/// leaves if that has a working member.
 fn other_target(
     fabric: &Fabric,
     (switch, tables): (SwitchId, &SwitchTables),
@@ -95,7 +95,7 @@ fn other_target(
     Some(RouteTarget::Group(group))
 }
 
-/// The members of a group that lead to working ports; `None` where there are none.
+/// The members of a group that lead to working ports; `None` if no port works.
 fn working_members(group: &EntryValue, failed: &BTreeSet<u32>) -> Option<Vec<WeightedAction>> {
     let ActionSpec::OneShot(members) = &group.action else {
         return None;

@@ -106,7 +106,7 @@ fn lower_case(
     (plan, lowered)
 }
 
-/// No row violates a restriction, refers to what is not there, or is one too many.
+/// No row violates a restriction, refers to a missing row, or exceeds its table.
 fn check_tables(
     program: &P4Info,
     tables: &SwitchTables,

@@ -53,6 +53,8 @@ impl Core {
         findings: &mut Vec<Finding>,
         now: Instant,
     ) -> Result<(), ComputationPanicked> {
+        // The comparison with what was stored before has to come first: the fabric below is read
+        // from the result.
         let records = self.state.archive_mut().adopt_stored(update.stored.clone());
         let learned = self.state.archive().learned_fabric(self.state.state().fabric());
         let learned = or_finding(learned, findings).flatten();
@@ -104,6 +106,8 @@ impl Core {
         findings: &mut Vec<Finding>,
         now: Instant,
     ) -> Result<(), ComputationPanicked> {
+        // Before the generation is raised, so that the rollback is part of the first plan of this
+        // leader.
         self.end_abandoned_trial(now).await?;
         let effects = self.step_state(StateEvent::ElectionWon(used_generation));
         findings.extend(self.state.store_missing().await);

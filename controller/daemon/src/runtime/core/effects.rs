@@ -57,6 +57,7 @@ impl Core {
                 self.planner.start_planning(request, effects.cause, published.map(drop));
             }
         }
+        // Last, since it may wait for a disk: everything that a switch needs is on its way by now.
         self.state.reserve_generations().await;
         Ok(())
     }
@@ -74,6 +75,8 @@ impl Core {
         } else if tables.generation > self.publisher.in_force().generation {
             self.publish_tables(tables, rollout).await;
         }
+        // After publishing: equal tables are shared with those in force, which are the new ones
+        // now.
         self.lowering.start_waiting();
         self.answer_published();
         Ok(())

@@ -66,6 +66,8 @@ impl Core {
         let event = self.fabric_event(&fabric);
         let next = match self.consider_event(event.clone()) {
             Err(refusal) => return refuse(refusal),
+            // Nothing is stored yet, so a refusal leaves neither a revision nor a policy without
+            // drains.
             Ok((_, lost)) if !lost.is_empty() && !force => return refuse(lost_jobs_finding(&lost)),
             Ok((next, _)) => next,
         };
@@ -105,6 +107,8 @@ impl Core {
         let effects = self.step_state(event);
         if effects.refusal.is_none() {
             let fabric = self.state.state().fabric().clone();
+            // Before sessions of the next fabric report, or failures of the old one would be
+            // forgotten.
             self.observer.adopt_fabric(&before, &fabric, now);
             // From now on ids mean the parts of the next fabric: no session may report under those
             // of another.

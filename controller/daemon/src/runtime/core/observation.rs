@@ -22,6 +22,7 @@ impl Core {
     /// Handles what the sessions report and the deadlines that have passed.
     pub(super) async fn observe_switches(&mut self) -> Result<(), ComputationPanicked> {
         let now = Instant::now();
+        // The recording shows first what switches hold, then the events that follow from it.
         self.state.note_held(self.publisher.board());
         self.publisher.measure_change(self.state.state().fabric());
         let seen = SwitchObservations::read(self.publisher.board());
@@ -42,6 +43,8 @@ impl Core {
         }
         self.cluster.publish_reach(&seen.masterships);
         self.outbid_refusals(&seen.masterships);
+        // After failures were applied: an override that ends must not plan with parts that are
+        // gone.
         if self.policy_due().is_some_and(|due| due <= now) {
             let event = self.state.deadline_event();
             let effects = self.step_and_store(event).await;
@@ -61,6 +64,8 @@ impl Core {
                 self.apply_effects(effects, now).await?;
             }
         }
+        // The pause follows the cost, so that reading a thousand switches leaves three quarters of
+        // the loop for events.
         let pause = now.elapsed() * (OBSERVATION_PART - 1);
         if pause >= SHORTEST_WAIT {
             self.next_observation = Instant::now() + pause;
@@ -108,6 +113,7 @@ impl Core {
             return Ok(());
         };
         let latest = self.state.state().generation();
+        // Past the deadline a silent switch must not keep a working part out of use.
         let generation = held.filter(|_| now < deadline).unwrap_or(latest);
         let effects = self.step_state(StateEvent::GenerationHeld(generation));
         self.apply_effects(effects, now).await

@@ -59,7 +59,7 @@ fn a_message_beyond_a_bound_is_refused() {
     check(vec![rows], "than it holds");
     check(vec![Bytes::from_static(&[0x12, 0])], "something else than entities");
     check(vec![Bytes::from_static(&[ENTITIES_KEY, 9, 1])], "ends outside of its message");
-    check(vec![Bytes::from_static(&[ENTITIES_KEY, 1, 0xff])], "an entity that is none");
+    check(vec![Bytes::from_static(&[ENTITIES_KEY, 1, 0xff])], "an invalid entity");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_row_that_is_asked_for_may_come_with_its_table() {
 }
 
 proptest! {
-    /// What is read entity by entity is what prost reads from the whole, for all bytes that begin
+    /// Reading entity by entity gives what prost reads from the whole, for all bytes that begin
     /// like an answer.
     #[test]
     fn any_bytes_are_read_as_by_prost_or_refused(

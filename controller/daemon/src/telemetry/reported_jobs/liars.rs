@@ -225,7 +225,7 @@ impl Hall {
         }
     }
 
-    /// Plans for what is reported, until the plan is settled.
+    /// Plans for the reported jobs, until the plan is settled.
     fn plan(&mut self) {
         let reported: ReportedJobs = self.town.registry.reported_jobs();
         self.settle(StateEvent::JobsReported(reported));

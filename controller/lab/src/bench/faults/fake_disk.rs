@@ -1,7 +1,7 @@
 //! The disk of one controller, which may be full, damaged, or put back to an earlier state.
 //!
 //! The decision: a disk outlives the runs of its controller, and a run that was killed cannot write
-//! to it any more. What is lost between a write and its sync is no part of this: a property test of
+//! to it any more. Losses between a write and its sync are not modelled: a property test of
 //! the store fails the power at any byte.
 
 use std::fmt;
@@ -71,7 +71,7 @@ impl FakeDisk {
         content.backup = content.bytes.clone();
     }
 
-    /// Puts the copy back, or nothing if there is none.
+    /// Puts the copy back; without a copy the disk is empty.
     pub(super) fn restore(&self) {
         let mut content = lock_mutex(&self.content);
         content.bytes = content.backup.clone();

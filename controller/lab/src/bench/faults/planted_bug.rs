@@ -43,7 +43,8 @@ pub(super) enum PlantedBug {
     BelievesReporters,
     /// Every call of a client has a queue of previews of its own.
     PreviewsWithoutQueue,
-    /// What it was about to write when its process was stopped is written as whoever leads then.
+    /// What it was about to write when its process was stopped is written with the election id of
+    /// the leader at that time.
     WritesAsSuccessor,
     /// It does not write again to a disk that was full once.
     GivesUpOnDisk,

@@ -226,7 +226,7 @@ async fn apply_as_operator(
     }
     Ok(match service.apply_policy(&order).await {
         Ok(done) if done.applied => OperatorAnswer::Applied,
-        // It says so where the rollback is not stored: whoever leads next may know of none.
+        // The answer says so where the rollback is not stored: the next leader may not know of it.
         Ok(done) if done.findings.iter().any(|finding| finding.about == "store") => {
             OperatorAnswer::Unknown
         }

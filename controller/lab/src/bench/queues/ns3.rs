@@ -3,7 +3,7 @@
 //! run, with the same topology, flows, starts and parameters, and its results read.
 //!
 //! The model is no part of this project; docs/queues-ns3.md says how to run it. The decision:
-//! inputs have its own formats and names (`mix/config_doc.txt`), so that whoever has it needs to
+//! inputs have its own formats and names (`mix/config_doc.txt`), so that its users need to
 //! add nothing but the series of queues and rates, which its main program does not print.
 
 use std::collections::BTreeMap;

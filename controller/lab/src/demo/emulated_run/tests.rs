@@ -1,4 +1,5 @@
-//! Jobs on hosts with eight NICs, and on hosts whose NICs have two ports, one to each of two leaves.
+//! Jobs on hosts with eight NICs, and on hosts whose NICs have two ports, one to each of two
+//! leaves.
 
 use std::collections::BTreeSet;
 
@@ -38,8 +39,8 @@ fn scenario() -> DemoScenario {
     DemoScenario::place_jobs(fabric, &JOBS, CALIBRATED.scaled_by(0.2), 1).unwrap()
 }
 
-/// Hosts with eight GPUs and as many NICs at their leaf, with what frameworks send: a ring and trees,
-/// experts and gradients that begin at times of their own, stages of a pipeline.
+/// Hosts with eight GPUs and as many NICs at their leaf, with what frameworks send: a ring and
+/// trees, experts and gradients that begin at times of their own, stages of a pipeline.
 fn eight_nics() -> DemoScenario {
     let spec = clos::ClosSpec { host_links: 8, uplink_gbps: 800.0, ..clos::ClosSpec::default() };
     let fabric = clos::build_clos("eight-nics", &spec).unwrap();
@@ -146,7 +147,8 @@ fn expected_data(plan: &Plan, jobs: &[Job], carried: &BytesAtLevels) -> BytesAtL
             }
         }
     }
-    // Small transfers have more headers, so each job is scaled by itself; no two have one level here.
+    // Small transfers have more headers, so each job is scaled by itself; no two have one level
+    // here.
     let levels: BTreeSet<u8> = plan.jobs.iter().map(|job| job.level).collect();
     assert_eq!(levels.len(), jobs.len());
     for level in levels {
@@ -160,8 +162,8 @@ fn expected_data(plan: &Plan, jobs: &[Job], carried: &BytesAtLevels) -> BytesAtL
     expected
 }
 
-/// Trains two iterations: every flow of these is announced within a second, and then all packets have
-/// its level and its path.
+/// Trains two iterations: every flow of these is announced within a second, and then all packets
+/// have its level and its path.
 async fn check_paths_and_levels(stage: &ServedTestbed<'_>, flows: usize) {
     let controller = stage.start_controller().await.unwrap();
     let reported = stage.report_jobs(&controller, JobVisibility::Reported).await.unwrap();
@@ -194,7 +196,8 @@ async fn check_paths_and_levels(stage: &ServedTestbed<'_>, flows: usize) {
 async fn jobs_on_hosts_with_eight_nics_are_on_path_and_level() {
     let scenario = eight_nics();
     let stage = ServedTestbed::start_servers(&scenario, training()).await.unwrap();
-    // Rings, the twelve edges of two trees both ways, pairs of three hosts, and stages, on eight NICs.
+    // Rings, the twelve edges of two trees both ways, pairs of three hosts, and stages, on eight
+    // NICs.
     check_paths_and_levels(&stage, 8 * ((4 + 12) + (6 + 3) + 2)).await;
     stage.close().await;
 }
@@ -236,7 +239,7 @@ async fn a_cut_port_ends_no_job() {
             let cable = stage.fabric.nic(port).uplink;
             let wire = stage.testbed.cable_wire(cable);
             network.set_wire_state(wire, WireState::Down).await.unwrap();
-            // What is on its way to the port is lost until switches have other rows.
+            // Packets on their way to the port are lost until switches have other rows.
             stage.advance_by(Duration::from_micros(20)).await.unwrap();
             repair(&stage, &controller, cable, PartHealth::Down).await;
             stage.advance_by(Duration::from_micros(300)).await.unwrap();

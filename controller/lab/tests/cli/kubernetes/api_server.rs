@@ -2,7 +2,7 @@
 //! page "API concepts" states, and with faults.
 //!
 //! Lists come in pages of one version; a watch begins after a version and ends after its time; what
-//! is older than the history is gone (410), what is newer than everything is refused (504).
+//! is older than the history is gone (410), one newer than everything is refused (504).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Write};

@@ -1,4 +1,4 @@
-//! Identifiers use the vocabulary of the field, not metaphors: docs/naming.md says why.
+//! Identifiers use the vocabulary of the field, not metaphors: docs/glossary.md says why.
 
 use super::WordViolation;
 use crate::source::{Token, TokenKind, read_tokens, split_identifier};

@@ -1,4 +1,4 @@
-//! One term for one thing: identifiers that docs/naming.md replaces by another do not occur.
+//! One term for one thing: identifiers that docs/glossary.md replaces by another do not occur.
 //!
 //! The last column of its table is "not"; what stands there in backticks is forbidden, as a whole
 //! identifier or as consecutive words of one.
@@ -42,7 +42,10 @@ pub(super) fn replaced_terms(file: &SourceFile, terms: &[ReplacedTerm]) -> Vec<W
                 rule: "terms",
                 path: file.path.clone(),
                 line: token.line,
-                problem: format!("{}: the term is {} (docs/naming.md)", token.text, replaced.term),
+                problem: format!(
+                    "{}: the term is {} (docs/glossary.md)",
+                    token.text, replaced.term
+                ),
             })
         })
         .collect()

@@ -83,7 +83,7 @@ pub(in crate::pipelines) struct PacketView<'a> {
 }
 
 impl PacketView<'_> {
-    /// The port and the level of the packet, which is dropped where there is none.
+    /// The port and the level of the packet, which is dropped without a port.
     pub(in crate::pipelines) fn forward(
         &self,
         ingress: u128,

@@ -100,7 +100,7 @@ impl PacketView<'_> {
         Some((u32::try_from(port).unwrap(), level))
     }
 
-    /// The port and the level of the packet, which is dropped where there is none.
+    /// The port and the level of the packet, which is dropped without a port.
     fn forward(&mut self, ingress: u32, choice: usize) -> Option<(u32, u128)> {
         let class = self.first_match(table::ACL_PRE_INGRESS, |id| match id {
             2 => Some(u128::from(self.dst.is_ipv4()).into()),
