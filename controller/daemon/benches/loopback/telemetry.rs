@@ -12,6 +12,7 @@ use proto::job_report::Report;
 use proto::telemetry_client::TelemetryClient;
 use switch_server::p4runtime::ServiceOptions;
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, interval_at, timeout};
 use tokio_stream::wrappers::ReceiverStream;
@@ -62,12 +63,17 @@ pub(crate) async fn measure_eight_nics(input: PlanInput) -> Result<(), Failed> {
     let server = serve(&controller, ConnectionSecurity::Clear, hosts).await?;
     println!("telemetry: resident memory at the start {} MiB", resident_mib()?);
     let load = ReportLoad::of_jobs(&input);
+    // Hosts are other machines: their tasks do not wait for those of the controller.
+    let hosts = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let within_hosts = hosts.enter();
     let lines = load.open_lines((&server, ConnectionSecurity::Clear)).await?;
     let planned = controller.await_rollout(|now| now.plan.jobs.len() == input.jobs.len());
     timeout(DEADLINE, planned).await??;
     println!("telemetry: resident memory with all jobs {} MiB", resident_mib()?);
     let before = controller.desired_tables().generation;
     load.send_reports(lines).await?;
+    drop(within_hosts);
+    hosts.shutdown_background();
     let plans = controller.desired_tables().generation - before;
     println!("telemetry: {plans} plans, resident memory then {} MiB", resident_mib()?);
     server.shutdown().await;

@@ -73,6 +73,11 @@ pub enum LevelOrigin {
 }
 
 impl LevelOrigin {
+    /// Whether all jobs have one level.
+    pub(super) fn has_no_order(self) -> bool {
+        self == Self::Ranked(1)
+    }
+
     /// Whether a plan is never to be worse than with these levels; compressed ones only where
     /// simulations are cheap.
     pub(super) fn is_essential(self, simulations_are_cheap: bool) -> bool {

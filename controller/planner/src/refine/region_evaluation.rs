@@ -30,6 +30,10 @@ const WANTED_SLOWDOWN: f64 = 0.6;
 /// Part of the budget that the first simulations of all levels of a candidate may cost.
 const TRIAL_PART: u64 = 8;
 
+/// Levels that are simulated beyond these, one after the other, where a job starves under all of them
+/// but those that give up all order.
+const MAX_FURTHER: usize = 3;
+
 /// A candidate with its best levels and their value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ValuedCandidate {
@@ -66,6 +70,13 @@ pub(super) struct ValuedProposal {
     pub(super) coarse: f64,
     /// Seconds of an iteration of each job of the region, as far as it was simulated.
     pub(super) seconds: Vec<f64>,
+}
+
+/// Levels of a candidate, in the order in which they are simulated.
+struct LevelsInOrder {
+    levels: Vec<(LevelOrigin, Vec<u8>)>,
+    /// How many are simulated in any case.
+    tried: usize,
 }
 
 /// The evaluation of one region.
@@ -215,10 +226,10 @@ impl<'a> RegionEvaluation<'a> {
             level_origins: Vec::new(),
             value: DecisionValue::NOTHING,
         };
-        let tried = self.tried_levels(candidate);
+        let ordered = self.order_levels(candidate);
         let mut starving: Option<ValuedCandidate> = None;
         for group in self.judge.contention_groups(&candidate.paths) {
-            let winner = self.best_levels(&group, &tried)?;
+            let winner = self.best_levels(&group, &ordered)?;
             let RaceWinner { origin, levels, value, .. } = winner;
             if winner.starving.is_some() {
                 // From the groups before, in which both have the same levels.
@@ -244,27 +255,40 @@ impl<'a> RegionEvaluation<'a> {
         Some(valued)
     }
 
-    /// The best of `tried` for a group.
+    /// The best levels for a group of those that are tried. Averages expect the most of levels under
+    /// which a flow waits too long, so where only levels remain that give up all order, the next
+    /// ones are tried.
     fn best_levels(
         &mut self,
         group: &ContentionGroup,
-        tried: &[(LevelOrigin, Vec<u8>)],
+        ordered: &LevelsInOrder,
     ) -> Option<RaceWinner> {
-        let tried: Vec<(LevelOrigin, Vec<u8>)> = tried
-            .iter()
-            .map(|(origin, levels)| (*origin, self.member_levels(group, levels)))
-            .collect();
-        let winner = race_levels(&mut self.judge, self.objective, group, tried)?;
-        self.excluded_by_bound |= winner.excluded_by_bound;
-        Some(winner)
+        let all = ordered.levels.iter();
+        let all: Vec<(LevelOrigin, Vec<u8>)> =
+            all.map(|(origin, levels)| (*origin, self.member_levels(group, levels))).collect();
+        let most = all.len().min(ordered.tried + MAX_FURTHER);
+        let mut tried = ordered.tried;
+        loop {
+            let winner =
+                race_levels(&mut self.judge, self.objective, group, all[..tried].to_vec())?;
+            self.excluded_by_bound |= winner.excluded_by_bound;
+            let gives_up = winner.starving.is_some() && winner.origin.has_no_order();
+            if !gives_up || tried >= most {
+                return Some(winner);
+            }
+            tried += 1;
+        }
     }
 
-    /// The levels of a candidate that are tried: all where simulations are cheap, else those that
-    /// a plan is never to be worse than, and the best of the others by mean rates.
-    fn tried_levels(&mut self, candidate: &CandidatePaths) -> Vec<(LevelOrigin, Vec<u8>)> {
+    /// The levels of a candidate: all are tried where simulations are cheap, else those that a plan is
+    /// never to be worse than, and the best of the others by mean rates.
+    fn order_levels(&mut self, candidate: &CandidatePaths) -> LevelsInOrder {
         let most = self.simulations_for(self.event_budget() / TRIAL_PART);
         if candidate.levels.len() <= most {
-            return candidate.levels.clone();
+            return LevelsInOrder {
+                levels: candidate.levels.clone(),
+                tried: candidate.levels.len(),
+            };
         }
         // Where one start has to do, every simulation counts.
         let is_cheap = self.judge.horizon.samples().len() > 1;
@@ -272,7 +296,7 @@ impl<'a> RegionEvaluation<'a> {
         let mut rates = self.mean_rates(&model, &candidate.paths, &candidate.levels[0].1);
         // Averages know nothing of phases. One level is simulated in any case, and says how long
         // communication takes beside that of the others.
-        let one_level = candidate.levels.iter().find(|(of, _)| *of == LevelOrigin::Ranked(1));
+        let one_level = candidate.levels.iter().find(|(of, _)| of.has_no_order());
         if let Some((_, levels)) = one_level
             && let Some(seconds) = self.first_seconds(&candidate.paths, levels)
         {
@@ -287,9 +311,9 @@ impl<'a> RegionEvaluation<'a> {
         }
         rated.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
         let essential = rated.iter().filter(|(is_essential, ..)| *is_essential).count();
+        let levels = rated.into_iter().map(|(.., place)| candidate.levels[place].clone());
         // One that is not essential at least, or the rating would have been for nothing.
-        let tried = rated.into_iter().take(most.max(essential + 1));
-        tried.map(|(.., place)| candidate.levels[place].clone()).collect()
+        LevelsInOrder { levels: levels.collect(), tried: most.max(essential + 1) }
     }
 
     /// The model of mean rates at these decisions, by flow and job of the plan.
