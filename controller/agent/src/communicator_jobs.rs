@@ -14,10 +14,12 @@
 
 use std::collections::BTreeMap;
 
-use planner::{CollectiveDocument, CollectiveKind, JobDocument, RankTraffic};
+use planner::{CollectiveDocument, CollectiveKind, JobDocument, RankGroups, RankTraffic};
 use topology::host_list::{self, HostListError};
 
-use crate::process_message::{CommunicatorTraffic, FinishedIteration, PeerTraffic, ProcessMessage};
+use crate::process_message::{
+    CommunicatorTraffic, FinishedIteration, OperationTraffic, PeerTraffic, ProcessMessage,
+};
 
 /// Communicators of all processes of this host that are remembered.
 const MAX_COMMUNICATORS: usize = 4_096;
@@ -141,7 +143,11 @@ impl CommunicatorJobs {
             let document = self.announce(&id, traffic, &measured)?;
             let all_hosts = bytes_of_all_hosts(&document, measured.host_bytes, traffic.host_count);
             messages.push(ProcessMessage::Job(Box::new(document)));
-            let hosts = all_hosts / measured.host_bytes.max(1.0);
+            // What is not known yet is as if all hosts sent the same.
+            let hosts = match measured.host_bytes > 0.0 {
+                true => all_hosts / measured.host_bytes,
+                false => f64::from(traffic.host_count),
+            };
             let progress = ReportedProgress { process, iterations: 0.0, hosts };
             self.announced.insert(id.clone(), progress);
         }
@@ -192,18 +198,23 @@ impl CommunicatorJobs {
             _ => self.sent_by_own_ranks(traffic, measured),
         };
         match sent {
-            Some(sent) if measured.kind == CollectiveKind::RingAllReduce => {
-                match ring_and_trees(&sent, gpus, counted) {
-                    Some(operations) => job.collectives = operations,
-                    None => job.rank_traffic = from_every_host(&sent, gpus, counted),
-                }
-            }
+            Some(sent) if measured.reduces_only => match ring_and_trees(&sent, gpus, counted) {
+                Some(operations) => job.collectives = operations,
+                None => job.rank_traffic = from_every_host(&sent, gpus, counted),
+            },
             Some(sent) => job.rank_traffic = from_every_host(&sent, gpus, counted),
             None => {
-                let bytes =
+                let operation =
                     operation_bytes(measured.kind, measured.host_bytes, counted, traffic.ranks);
+                // Several pipelines of fewer stages than hosts.
+                let stages = measured.stages;
+                let is_apart = measured.kind == CollectiveKind::Pipeline
+                    && stages < counted
+                    && counted.is_multiple_of(stages);
+                let groups = RankGroups { size: stages, stride: gpus * (counted / stages.max(1)) };
                 job.collective = Some(CollectiveDocument {
-                    bytes: Some(bytes),
+                    bytes: Some(if is_apart { operation / f64::from(gpus) } else { operation }),
+                    groups: is_apart.then_some(groups),
                     ..CollectiveDocument::new(measured.kind)
                 });
             }
@@ -283,6 +294,8 @@ impl CommunicatorJobs {
             communication_seconds: busy * longest.seconds,
             host_bytes: sent,
             kind: busiest_kind(&of_job),
+            reduces_only: reduces_only(&of_job),
+            stages: stages_of(&of_job),
         })
     }
 }
@@ -295,6 +308,10 @@ struct MeasuredIteration {
     /// What all ranks of this host send over the network.
     host_bytes: f64,
     kind: CollectiveKind,
+    /// Whether all-reduces are all that is sent over the network.
+    reduces_only: bool,
+    /// Hosts of the communicator that sends from rank to rank; 1 if none does.
+    stages: u32,
 }
 
 /// What a rank sends in `seconds`: a communicator may repeat a shorter iteration than the job.
@@ -378,15 +395,36 @@ fn edges_of_first_host(hosts: u32) -> BTreeMap<u32, f64> {
 /// sends half of what hosts in between do, and the edges of trees are not spread evenly.
 fn bytes_of_all_hosts(job: &JobDocument, host_bytes: f64, hosts: u32) -> f64 {
     let n = f64::from(hosts);
-    let beyond = |one: &CollectiveDocument| {
-        let of_first = match one.kind {
-            CollectiveKind::Pipeline => 1.0,
-            CollectiveKind::TreeAllReduce => edges_of_first_host(hosts).values().sum::<f64>() / 2.0,
-            _ => return None,
-        };
-        one.bytes.map(|bytes| bytes * (2.0 * (n - 1.0) - n * of_first))
+    let beyond = |one: &CollectiveDocument| match one.kind {
+        CollectiveKind::Pipeline => {
+            let stages = one.groups.map_or(n, |groups| f64::from(groups.size));
+            Some(host_bytes * n * (1.0 - 2.0 / stages))
+        }
+        CollectiveKind::TreeAllReduce => {
+            let of_first = edges_of_first_host(hosts).values().sum::<f64>() / 2.0;
+            one.bytes.map(|bytes| bytes * (2.0 * (n - 1.0) - n * of_first))
+        }
+        _ => None,
     };
     host_bytes * n + job.all_collectives().filter_map(beyond).sum::<f64>()
+}
+
+/// Whether all-reduces are all that communicators that use the network do.
+fn reduces_only(of_job: &[&CommunicatorTraffic]) -> bool {
+    let across = of_job.iter().filter(|traffic| traffic.host_count > 1);
+    let mut operations = across.flat_map(|traffic| &traffic.operations);
+    operations.all(|operation| operation.function == "all_reduce")
+}
+
+/// The hosts of the communicator with the most bytes from rank to rank, each a stage of a pipeline.
+fn stages_of(of_job: &[&CommunicatorTraffic]) -> u32 {
+    let sent = |traffic: &CommunicatorTraffic| -> u64 {
+        let sends =
+            |operation: &&OperationTraffic| matches!(operation.function.as_str(), "send" | "recv");
+        traffic.operations.iter().filter(sends).map(|operation| operation.bytes).sum()
+    };
+    let sending = of_job.iter().filter(|traffic| traffic.host_count > 1 && sent(traffic) > 0);
+    sending.max_by_key(|traffic| (sent(traffic), traffic.host_count)).map_or(1, |of| of.host_count)
 }
 
 /// The pattern of the function with the most bytes in communicators that use the network.
@@ -421,6 +459,7 @@ fn operation_bytes(kind: CollectiveKind, host_bytes: f64, hosts: u32, ranks: u32
         CollectiveKind::RingAllReduce => host_bytes * around(ranks) / 2.0,
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter => host_bytes * around(ranks),
         CollectiveKind::AllToAll => host_bytes * around(hosts) / each,
+        // The first host sends to the next alone. Trees are found by their edges.
         CollectiveKind::Pipeline | CollectiveKind::TreeAllReduce => host_bytes,
     }
 }
@@ -428,7 +467,7 @@ fn operation_bytes(kind: CollectiveKind, host_bytes: f64, hosts: u32, ranks: u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process_message::{CommunicatorIteration, OperationTraffic, PeerTraffic};
+    use crate::process_message::CommunicatorIteration;
 
     fn traffic(id: &str, rank: u32, ranks: u32, bytes: f64) -> CommunicatorTraffic {
         CommunicatorTraffic {
@@ -478,6 +517,51 @@ mod tests {
         // 2.5 iterations a second: two and then three.
         let messages = jobs.record_traffic(1, &traffic("w", 0, 16, 0.0)).unwrap();
         assert_eq!(messages.len(), 3);
+    }
+
+    #[test]
+    fn pipelines_of_fewer_stages_than_hosts_are_several() {
+        let mut jobs = CommunicatorJobs::new("h1");
+        let sends = |traffic: CommunicatorTraffic| CommunicatorTraffic {
+            operations: vec![OperationTraffic {
+                function: "send".to_owned(),
+                calls: 1,
+                bytes: 100,
+            }],
+            ..traffic
+        };
+        let widest = CommunicatorTraffic {
+            host_count: 8,
+            host_list: Some("h[1-8]".to_owned()),
+            operations: Vec::new(),
+            ..traffic("w", 0, 16, 0.0)
+        };
+        let stages = sends(traffic("p", 0, 2, 1e9));
+        jobs.record_traffic(1, &widest).unwrap();
+        for _ in 0..2 {
+            jobs.record_traffic(1, &stages).unwrap();
+        }
+        let messages = jobs.record_traffic(1, &widest).unwrap();
+        let [ProcessMessage::Job(job), ProcessMessage::Iteration(one), ..] = &messages[..] else {
+            panic!("{messages:?}");
+        };
+        let collective = job.collective.as_ref().unwrap();
+        assert_eq!(collective.groups, Some(RankGroups { size: 2, stride: 8 }));
+        // Of the two ranks of the host, each sends half; eight hosts send as much.
+        assert_eq!((collective.bytes, one.bytes), (Some(0.5e9), Some(8e9)));
+    }
+
+    #[test]
+    fn a_host_that_sends_nothing_yet_is_counted_later() {
+        let mut jobs = CommunicatorJobs::new("h1");
+        for _ in 0..2 {
+            jobs.record_traffic(1, &traffic("w", 0, 16, 0.0)).unwrap();
+        }
+        jobs.record_traffic(2, &traffic("w", 7, 16, 6e9)).unwrap();
+        jobs.record_traffic(2, &traffic("w", 7, 16, 6e9)).unwrap();
+        let messages = jobs.record_traffic(1, &traffic("w", 0, 16, 0.0)).unwrap();
+        let ProcessMessage::Iteration(one) = &messages[0] else { panic!("{messages:?}") };
+        assert_eq!(one.bytes, Some(12e9));
     }
 
     #[test]

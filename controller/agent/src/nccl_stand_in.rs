@@ -108,7 +108,7 @@ impl Sent {
     }
 
     /// What the plugins of the first host report in a window of ten iterations.
-    fn communicators(&self, hosts: u32, function: &str) -> Vec<CommunicatorTraffic> {
+    fn communicators(&self, hosts: u32, functions: &[&str]) -> Vec<CommunicatorTraffic> {
         let of_rank = |rank: u32| {
             let own = self.pairs.iter().filter(|((src, _), _)| *src == rank);
             let in_window = |bytes: f64| (bytes * 10.0).round() as u64;
@@ -132,11 +132,14 @@ impl Sent {
                 peers: own
                     .map(|((_, dst), bytes)| PeerTraffic { rank: *dst, bytes: in_window(*bytes) })
                     .collect(),
-                operations: vec![OperationTraffic {
-                    function: function.to_owned(),
-                    calls: 10,
-                    bytes: 1,
-                }],
+                operations: (1..)
+                    .zip(functions)
+                    .map(|(bytes, function)| OperationTraffic {
+                        function: (*function).to_owned(),
+                        calls: 10,
+                        bytes,
+                    })
+                    .collect(),
                 foreign_bytes: in_window(foreign),
                 ..CommunicatorTraffic::default()
             }
@@ -248,11 +251,11 @@ fn pods(hosts: u32, kind: &str) -> JobDocument {
 }
 
 /// The profiler plugin in every process of the first host.
-fn plugin(hosts: u32, function: &str, sent: &Sent) -> JobDocument {
+fn plugin(hosts: u32, functions: &[&str], sent: &Sent) -> JobDocument {
     let mut jobs = CommunicatorJobs::new("h1");
     let mut last = Vec::new();
     for _ in 0..2 {
-        for (process, traffic) in sent.communicators(hosts, function).iter().enumerate().rev() {
+        for (process, traffic) in sent.communicators(hosts, functions).iter().enumerate().rev() {
             last = jobs.record_traffic(process as u64, traffic).unwrap();
         }
     }
@@ -261,7 +264,7 @@ fn plugin(hosts: u32, function: &str, sent: &Sent) -> JobDocument {
     };
     let all: f64 = sent.pairs.values().sum();
     let measured = iteration.bytes.unwrap();
-    assert!((measured / all - 1.0).abs() < 0.02, "{function}: {measured} of {all} bytes");
+    assert!((measured / all - 1.0).abs() < 0.02, "{functions:?}: {measured} of {all} bytes");
     (**job).clone()
 }
 
@@ -318,7 +321,7 @@ fn a_ring_is_planned_as_it_is_sent() {
         check(&fabric, &case("document"), document(hosts, &ring), &sent);
         check(&fabric, &case("Slurm"), slurm(hosts, "ring_all_reduce"), &sent);
         check(&fabric, &case("pods"), pods(hosts, "ring_all_reduce"), &sent);
-        check(&fabric, &case("plugin"), plugin(hosts, "all_reduce", &sent), &sent);
+        check(&fabric, &case("plugin"), plugin(hosts, &["all_reduce"], &sent), &sent);
         check(&fabric, &case("torch"), torch(hosts, &[(all_ranks(hosts), all)]), &sent);
     }
 }
@@ -334,10 +337,10 @@ fn trees_are_planned_as_they_are_sent() {
         check(&fabric, &case("document"), document(hosts, &trees), &sent);
         check(&fabric, &case("Slurm"), slurm(hosts, "tree_all_reduce"), &sent);
         check(&fabric, &case("pods"), pods(hosts, "tree_all_reduce"), &sent);
-        check(&fabric, &case("plugin"), plugin(hosts, "all_reduce", &sent), &sent);
+        check(&fabric, &case("plugin"), plugin(hosts, &["all_reduce"], &sent), &sent);
         // Small buffers by trees, large ones by rings.
         sent.ring(hosts, 0.6 * BYTES);
-        check(&fabric, &case("plugin of both"), plugin(hosts, "all_reduce", &sent), &sent);
+        check(&fabric, &case("plugin of both"), plugin(hosts, &["all_reduce"], &sent), &sent);
     }
 }
 
@@ -354,12 +357,14 @@ fn experts_and_gradients_are_planned_as_they_are_sent() {
         check(&fabric, &case("document"), document(hosts, &[experts.clone()]), &sent);
         check(&fabric, &case("Slurm"), slurm(hosts, "all_to_all"), &sent);
         check(&fabric, &case("pods"), pods(hosts, "all_to_all"), &sent);
-        check(&fabric, &case("plugin"), plugin(hosts, "all_to_all", &sent), &sent);
+        check(&fabric, &case("plugin"), plugin(hosts, &["all_to_all"], &sent), &sent);
         check(&fabric, &case("torch"), all(&calls[..1]), &sent);
         sent.ring(hosts, 2.0 * BYTES);
         let both = [experts, stated(CollectiveKind::RingAllReduce, None)];
         check(&fabric, &case("document of both"), document(hosts, &both), &sent);
-        check(&fabric, &case("plugin of both"), plugin(hosts, "all_to_all", &sent), &sent);
+        for functions in [["all_reduce", "all_to_all"], ["all_to_all", "all_reduce"]] {
+            check(&fabric, &case("plugin of both"), plugin(hosts, &functions, &sent), &sent);
+        }
         check(&fabric, &case("torch of both"), all(calls), &sent);
     }
 }
@@ -376,7 +381,7 @@ fn stages_are_planned_as_they_are_sent() {
         let next: &[(&str, f64)] = &[("send", BYTES)];
         check(&fabric, &case("document"), document(hosts, &stages), &sent);
         check(&fabric, &case("torch"), torch(hosts, &[(vec![0, GPUS], next)]), &sent);
-        check(&fabric, &case("plugin"), plugin(hosts, "send", &sent), &sent);
+        check(&fabric, &case("plugin"), plugin(hosts, &["send"], &sent), &sent);
         // Schedulers state what a host sends to the next.
         let mut whole = Sent::default();
         whole.pipeline(hosts, BYTES / f64::from(GPUS));

@@ -207,10 +207,13 @@ impl CommunicatorTraffic {
         ];
         let is_valid = numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
         let counts = [self.ranks, self.host_count];
-        match is_valid && counts.iter().all(|count| (1..=MAX_RANKS).contains(count)) {
+        let is_counted = counts.iter().all(|count| (1..=MAX_RANKS).contains(count))
+            && self.ranks >= self.host_count;
+        match is_valid && is_counted {
             true => Ok(()),
             false => Err(format!(
-                "communicator: numbers must be finite and >= 0, ranks and hosts 1 to {MAX_RANKS}"
+                "communicator: numbers must be finite and >= 0, ranks and hosts 1 to {MAX_RANKS}, \
+                 and no fewer ranks than hosts"
             )),
         }
     }

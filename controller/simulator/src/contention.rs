@@ -212,6 +212,20 @@ mod tests {
     use super::case::generate_large_case;
     use super::*;
 
+    /// A plan in force, or a single level, leaves fewer levels to try than a short budget may ask for.
+    #[test]
+    fn every_budget_plans_and_continues_with_any_number_of_levels() {
+        for number in 0..4 {
+            let input = generate_contended_case(1, number);
+            for (levels, search_events) in [(8, 1), (8, 1_000), (3, 1), (2, 1), (1, 1)] {
+                let policy = Policy { levels, search_events, ..Policy::default() };
+                let (first, _) = planner::plan(&input, &policy, None);
+                let (second, _) = planner::plan(&input, &policy, Some(&first));
+                assert_eq!(second.jobs.len(), input.jobs.len());
+            }
+        }
+    }
+
     /// A ring over `hosts`, 8 GPUs each if it uses all NICs, that sends `bytes` over its NICs.
     fn ring_job(
         fabric: &Fabric,

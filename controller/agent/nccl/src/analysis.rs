@@ -249,10 +249,8 @@ mod tests {
         messages[0].iteration.map(|iteration| iteration.seconds)
     }
 
-    /// As seen: four equal operations at once, then a second of computation. They were taken for
-    /// iterations of a millisecond, and the agent reported 326 of them in a second.
     #[test]
-    fn what_is_sent_for_others_counts_by_its_receivers_and_delays_nobody() {
+    fn what_is_sent_for_others_counts_by_its_receivers() {
         let mut analysis = TrafficAnalysis::default();
         let info = |number, hosts, ranks| CommunicatorInfo {
             number,
@@ -282,6 +280,8 @@ mod tests {
         assert_eq!(peers, [(8, 2_000), (16, 1_000)]);
     }
 
+    /// As seen: four equal operations at once, then a second of computation. They were taken for
+    /// iterations of a millisecond, and the agent reported 326 of them in a second.
     #[test]
     fn a_burst_before_a_pause_is_no_iteration() {
         let burst: Vec<u64> = (100..106).collect();

@@ -70,15 +70,6 @@ class GroupTraffic:
         """Hosts of the group, where every host has `ranks_per_host` consecutive ranks."""
         return len({rank // ranks_per_host for rank in self.ranks})
 
-    def host_bytes(self, ranks_per_host):
-        """Bytes that the group sends from each of its hosts to others, where the ranks of one host
-        are neighbours: one of them sends for all."""
-        hosts = self.host_count(ranks_per_host)
-        if hosts < 2:
-            return 0.0
-        sizes = self.operations.items()
-        return sum(host_bytes(name, size, hosts, len(self.ranks)) for name, (_, size) in sizes)
-
 
 def host_bytes(operation, size, hosts, ranks):
     """Bytes that leave each host for an operation on a buffer of `size` bytes, on average.
@@ -200,15 +191,16 @@ def job_traffic(groups, world, ranks_per_host):
     Groups of one size and span are assumed to be alike all over the job: with tensor groups of 8
     there are world/8 of them, each of which sends what the group of this rank sends.
     """
-    total, by_operation = 0.0, {}
+    by_operation = {}
     for group in groups:
         hosts = group.host_count(ranks_per_host)
-        alike = world / len(group.ranks)
-        total += group.host_bytes(ranks_per_host) * hosts * alike
+        if hosts < 2:
+            continue
         for operation, (_, size) in group.operations.items():
-            if hosts > 1:
-                sent = host_bytes(operation, size, hosts, len(group.ranks))
-                by_operation[operation] = by_operation.get(operation, 0.0) + sent * hosts * alike
+            sent = host_bytes(operation, size, hosts, len(group.ranks))
+            sent *= hosts * count_crossing(operation, group.ranks, world, ranks_per_host)
+            by_operation[operation] = by_operation.get(operation, 0.0) + sent
+    total = sum(by_operation.values())
     hosts = max(1, round(world / ranks_per_host))
     if hosts < 2:
         return 0.0, collective_of_one_host(groups)
@@ -216,6 +208,38 @@ def job_traffic(groups, world, ranks_per_host):
         return 0.0, None
     operation = max(by_operation, key=lambda name: (by_operation[name], name))
     return total, collective(operation, total / hosts, hosts, world, groups)
+
+
+def copies_of(operation, ranks, world):
+    """The groups that this one stands for."""
+    if operation == "send" and len(ranks) == 2:
+        return stage_pairs(ranks, world)
+    return alike_groups(ranks, world)
+
+
+def alike_groups(ranks, world):
+    """The groups of the shape of this one that the job has room for: all ranks are in one, but for
+    groups such as those of the first and the last stage of a pipeline."""
+    covered, copies = set(), []
+    for start in range(world - max(ranks) + ranks[0]):
+        copy = [rank - ranks[0] + start for rank in ranks]
+        if start not in covered and not covered.intersection(copy):
+            covered.update(copy)
+            copies.append(copy)
+    return copies
+
+
+def stage_pairs(ranks, world):
+    """All pairs of ranks in neighbouring stages, where these two are one: stages may be many."""
+    distance = max(ranks) - min(ranks)
+    return [(first, first + distance) for first in range(world - distance)]
+
+
+@functools.lru_cache(maxsize=256)
+def count_crossing(operation, ranks, world, ranks_per_host):
+    """How many of the groups that this one stands for are on several hosts."""
+    copies = copies_of(operation, ranks, world)
+    return sum(len({rank // ranks_per_host for rank in copy}) > 1 for copy in copies)
 
 
 def collective_of_one_host(groups):

@@ -6,7 +6,7 @@ these, which leaves a host by the rank by which it enters it; and what is for a 
 the rank of the same place in the host, from any sender (PXN), as those of NCCL do.
 """
 
-from .process_groups import sent_bytes
+from .process_groups import copies_of, sent_bytes
 
 # Pairs of ranks that an announcement names, a line to the agent of at most 256 KiB; a job of more is
 # known by the operations of its groups.
@@ -26,16 +26,12 @@ def rank_traffic(groups, world, ranks_per_host):
             continue
         for operation, (_, size) in group.operations.items():
             pairs_of = PATTERNS.get(operation, ring_pairs)
-            if operation == "send" and len(group.ranks) == 2:
-                copies = stage_pairs(group.ranks, world)
-            else:
-                copies = alike_groups(group.ranks, world)
-            for ranks in copies:
+            for ranks in copies_of(operation, group.ranks, world):
                 for pair, size_sent in pairs_of(operation, size, ranks, ranks_per_host):
                     key = (pair, group.overlap_from[operation] if begin_apart else None)
                     sent[key] = sent.get(key, 0.0) + size_sent
-                if len(sent) > MAX_PAIRS:
-                    return []
+                    if len(sent) > MAX_PAIRS:
+                        return []
     crossing = [(*key, size) for key, size in sent.items() if size > 0.0]
     crossing.sort(key=lambda item: (item[0], item[1] or 0.0))
     return [one_pair(*item) for item in crossing]
@@ -77,24 +73,6 @@ def begin_at_different_times(groups, ranks_per_host):
     crossing = [group for group in groups if group.host_count(ranks_per_host) > 1]
     begins = [group.overlap_from.get(name) for group in crossing for name in group.operations]
     return bool(begins) and None not in begins and max(begins) - min(begins) > APART
-
-
-def alike_groups(ranks, world):
-    """The groups of the shape of this one that the job has room for: all ranks are in one, but for
-    groups such as those of the first and the last stage of a pipeline."""
-    covered, copies = set(), []
-    for start in range(world):
-        copy = [rank - ranks[0] + start for rank in ranks]
-        if max(copy) < world and not covered.intersection(copy):
-            covered.update(copy)
-            copies.append(copy)
-    return copies
-
-
-def stage_pairs(ranks, world):
-    """All pairs of ranks in neighbouring stages, where these two are one: stages may be many."""
-    distance = max(ranks) - min(ranks)
-    return [(first, first + distance) for first in range(world - distance)]
 
 
 def pipeline_pairs(_, size, ranks, ranks_per_host):

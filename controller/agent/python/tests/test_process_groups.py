@@ -141,6 +141,16 @@ class Volumes(unittest.TestCase):
         pairs = {(pair["src"], pair["dst"]) for pair in rank_traffic([ends], 8, 2)}
         self.assertEqual(pairs, {(0, 6), (6, 0), (1, 7), (7, 1)})
 
+    def test_iterations_have_the_bytes_that_were_announced(self):
+        # A pipeline of eight stages that is known by its first two, and what its ends share.
+        stages, ends = GroupTraffic((0, 8)), GroupTraffic((0, 56))
+        stages.add("send", 100)
+        ends.add("all_reduce", 100)
+        for groups, sent in (([stages], 2 * 56 * 100.0), ([stages, ends], 12_800.0)):
+            self.assertEqual(job_traffic(groups, 64, 8)[0], sent)
+            by_rank = rank_traffic(groups, 64, 8)
+            self.assertEqual(sum(pair["bytes"] for pair in by_rank), sent)
+
     def test_a_job_of_many_ranks_is_known_by_the_operations_of_its_groups(self):
         world, sizes = 512, {"all_to_all": 400, "all_reduce": 1000}
         everyone, pair, odd = GroupTraffic(range(world)), GroupTraffic((0, 128)), GroupTraffic((0, 1, 9))

@@ -117,7 +117,8 @@ async fn a_new_fabric_is_closed_and_its_parts_trust_each_other() {
     let (kept, _) = trail.trim_end().rsplit_once('\n').unwrap();
     std::fs::write(files.path("id/cut.audit"), format!("{kept}\n")).unwrap();
     let cut = ["audit", "--verify", "--file", "id/cut.audit"];
-    let unmarked = printed(&files.crux(&cut));
+    let unmarked = files.crux(&cut);
+    let unmarked = printed(&unmarked);
     assert!(unmarked.contains("no store has a mark of this trail"), "{unmarked}");
     let marked = files.crux(&[&cut[..], &["--store", "id/store"]].concat());
     let error = String::from_utf8_lossy(&marked.stderr);

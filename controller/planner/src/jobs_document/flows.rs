@@ -60,22 +60,29 @@ impl JobFields<'_> {
             let several = several.map(|(index, of)| (format!("collectives[{index}]"), of));
             let mut flows = Vec::new();
             for (field, collective) in one.chain(several) {
-                if let Some(groups) = collective.groups_of_stages() {
-                    let sent = self.stage_traffic(&field, groups, collective, hosts, gpus)?;
-                    flows.extend(self.flows_between_ranks(&sent, hosts, gpus)?);
-                    continue;
-                }
-                for (hosts, gpus) in self.resolve_groups(&field, collective, hosts, gpus)? {
+                let groups = match collective.groups_of_stages() {
+                    Some(groups) => {
+                        let bytes = collective.bytes.or(gradients);
+                        let stated = CollectiveDocument { bytes, ..collective.clone() };
+                        let sent = self.stage_traffic(&field, groups, &stated, hosts, gpus)?;
+                        flows.extend(self.flows_between_ranks(&field, &sent, hosts, gpus)?);
+                        Vec::new()
+                    }
+                    None => self.resolve_groups(&field, collective, hosts, gpus)?,
+                };
+                for (hosts, gpus) in groups {
                     flows.extend(self.derive_flows(&field, collective, gradients, &hosts, &gpus)?);
                     if flows.len() > MAX_DERIVED_FLOWS {
-                        let problem = too_many_flows();
-                        return Err(self.field_error(&field, problem));
+                        break;
                     }
+                }
+                if flows.len() > MAX_DERIVED_FLOWS {
+                    return Err(self.field_error(&field, too_many_flows()));
                 }
             }
             flows
         } else {
-            self.flows_between_ranks(traffic, hosts, gpus)?
+            self.flows_between_ranks("rank_traffic", traffic, hosts, gpus)?
         };
         let mut begins = BTreeSet::new();
         let begin = |flow: &FlowDraft| flow.overlap_from.map(f64::to_bits);
@@ -288,6 +295,7 @@ impl JobFields<'_> {
     /// host.
     fn flows_between_ranks(
         &self,
+        path: &str,
         traffic: &[RankTraffic],
         hosts: &[HostId],
         gpus: &JobGpus,
@@ -295,7 +303,7 @@ impl JobFields<'_> {
         let ranks = ranks_in_order(hosts, gpus);
         let mut flows: BTreeMap<(NicId, NicId, Option<u64>), FlowDraft> = BTreeMap::new();
         for (index, sent) in traffic.iter().enumerate() {
-            let field = |name: &str| format!("rank_traffic[{index}].{name}");
+            let field = |name: &str| format!("{path}[{index}].{name}");
             let end = |name: &str, rank: u32| match ranks.get(rank as usize) {
                 Some((host, gpu)) => Ok((*host, *gpu)),
                 None => {
@@ -305,7 +313,7 @@ impl JobFields<'_> {
             };
             let (src, dst) = (end("src", sent.src)?, end("dst", sent.dst)?);
             let bytes = self.check_range(&field("bytes"), sent.bytes, MAX_BYTES)?;
-            let of_pair = format!("rank_traffic[{index}]");
+            let of_pair = format!("{path}[{index}]");
             let overlap_from = self.check_overlap(&of_pair, sent.overlap_from)?;
             if src.0 == dst.0 {
                 continue;

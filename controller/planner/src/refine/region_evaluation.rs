@@ -313,7 +313,8 @@ impl<'a> RegionEvaluation<'a> {
         let essential = rated.iter().filter(|(is_essential, ..)| *is_essential).count();
         let levels = rated.into_iter().map(|(.., place)| candidate.levels[place].clone());
         // One that is not essential at least, or the rating would have been for nothing.
-        LevelsInOrder { levels: levels.collect(), tried: most.max(essential + 1) }
+        let tried = most.max(essential + 1).min(candidate.levels.len());
+        LevelsInOrder { levels: levels.collect(), tried }
     }
 
     /// The model of mean rates at these decisions, by flow and job of the plan.
