@@ -167,7 +167,7 @@ fn check(fabric: &Fabric, case: &str, job: JobDocument, sent: &Sent) {
     let place: BTreeMap<String, u32> =
         job.gpus.keys().zip(0..).map(|(host, place)| (host.clone(), place)).collect();
     let known = JobDocument { flop_per_iteration: Some(1e15), compute_seconds: Some(1.0), ..job };
-    let document = JobsDocument { jobs: vec![known], ..JobsDocument::default() };
+    let document = JobsDocument { jobs: vec![known] };
     let jobs = document.resolve_jobs(fabric, "jobs").unwrap_or_else(|e| panic!("{case}: {e}"));
     let rank = |nic| {
         let nic = fabric.nic(nic);
@@ -268,8 +268,11 @@ fn plugin(hosts: u32, functions: &[&str], sent: &Sent) -> JobDocument {
     (**job).clone()
 }
 
+/// Ranks of a process group, and what they have called on so many bytes.
+type GroupCalls<'a> = (Vec<u32>, &'a [(&'a str, f64)]);
+
 /// The hook of PyTorch in rank 0, whose groups have called these operations on so many bytes.
-fn torch(hosts: u32, groups: &[(Vec<u32>, &[(&str, f64)])]) -> JobDocument {
+fn torch(hosts: u32, groups: &[GroupCalls<'_>]) -> JobDocument {
     const PROGRAM: &str = "
 import json, sys
 from crux_telemetry.process_groups import GroupTraffic
@@ -354,7 +357,7 @@ fn experts_and_gradients_are_planned_as_they_are_sent() {
         let experts = stated(CollectiveKind::AllToAll, None);
         let calls: &[(&str, f64)] = &[("all_to_all", BYTES), ("all_reduce", BYTES)];
         let all = |calls| torch(hosts, &[(all_ranks(hosts), calls)]);
-        check(&fabric, &case("document"), document(hosts, &[experts.clone()]), &sent);
+        check(&fabric, &case("document"), document(hosts, std::slice::from_ref(&experts)), &sent);
         check(&fabric, &case("Slurm"), slurm(hosts, "all_to_all"), &sent);
         check(&fabric, &case("pods"), pods(hosts, "all_to_all"), &sent);
         check(&fabric, &case("plugin"), plugin(hosts, &["all_to_all"], &sent), &sent);

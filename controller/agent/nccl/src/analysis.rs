@@ -88,13 +88,7 @@ impl TrafficAnalysis {
             | NcclEvent::Transfer { communicator: Some(communicator), .. } => {
                 self.communicators.get_mut(communicator)
             }
-            NcclEvent::Transfer { communicator: None, bytes, .. } => {
-                let widest = self.widest_communicator();
-                widest.map(|traffic| {
-                    traffic.foreign_bytes += bytes;
-                    traffic
-                })
-            }
+            NcclEvent::Transfer { communicator: None, .. } => self.widest_communicator(),
         };
         match known {
             Some(traffic) => traffic.apply_event(event),
@@ -143,7 +137,10 @@ impl CommunicatorTraffic {
                 totals.calls += 1;
                 totals.bytes += count.saturating_mul(datatype.bytes.into());
             }
-            NcclEvent::Transfer { operation, peer, bytes, began_ns, ended_ns, .. } => {
+            NcclEvent::Transfer { communicator, operation, peer, bytes, began_ns, ended_ns } => {
+                if communicator.is_none() {
+                    self.foreign_bytes += bytes;
+                }
                 self.add_operation_bytes(operation, bytes);
                 self.add_peer_bytes(peer, bytes);
                 self.busy_ns += ended_ns.saturating_sub(began_ns.max(self.busy_until_ns));

@@ -79,7 +79,7 @@ fn eight_nics() -> DemoScenario {
         ),
         job("stages", &["h3", "h6"], vec![of(CollectiveKind::Pipeline, 0.5, stages, None)]),
     ];
-    let document = JobsDocument { jobs, ..JobsDocument::default() };
+    let document = JobsDocument { jobs };
     let jobs = document.resolve_jobs(&fabric, "jobs").unwrap().jobs;
     DemoScenario { fabric, jobs, seed: 1 }
 }
