@@ -207,14 +207,16 @@ impl CommunicatorJobs {
                 let operation =
                     operation_bytes(measured.kind, measured.host_bytes, counted, traffic.ranks);
                 // Several pipelines of fewer stages than hosts.
-                let stages = measured.stages;
-                let is_apart = measured.kind == CollectiveKind::Pipeline
-                    && stages < counted
-                    && counted.is_multiple_of(stages);
-                let groups = RankGroups { size: stages, stride: gpus * (counted / stages.max(1)) };
+                let stages = measured.stages.filter(|stages| {
+                    let is_pipeline = measured.kind == CollectiveKind::Pipeline;
+                    is_pipeline && *stages < counted && counted.is_multiple_of(*stages)
+                });
+                let groups =
+                    stages.map(|size| RankGroups { size, stride: gpus * (counted / size) });
+                let of_rank = operation / f64::from(gpus);
                 job.collective = Some(CollectiveDocument {
-                    bytes: Some(if is_apart { operation / f64::from(gpus) } else { operation }),
-                    groups: is_apart.then_some(groups),
+                    bytes: Some(groups.map_or(operation, |_| of_rank)),
+                    groups,
                     ..CollectiveDocument::new(measured.kind)
                 });
             }
@@ -310,8 +312,8 @@ struct MeasuredIteration {
     kind: CollectiveKind,
     /// Whether all-reduces are all that is sent over the network.
     reduces_only: bool,
-    /// Hosts of the communicator that sends from rank to rank; 1 if none does.
-    stages: u32,
+    /// Hosts of the communicator that sends from rank to rank; none if none does.
+    stages: Option<u32>,
 }
 
 /// What a rank sends in `seconds`: a communicator may repeat a shorter iteration than the job.
@@ -417,14 +419,14 @@ fn reduces_only(of_job: &[&CommunicatorTraffic]) -> bool {
 }
 
 /// The hosts of the communicator with the most bytes from rank to rank, each a stage of a pipeline.
-fn stages_of(of_job: &[&CommunicatorTraffic]) -> u32 {
+fn stages_of(of_job: &[&CommunicatorTraffic]) -> Option<u32> {
     let sent = |traffic: &CommunicatorTraffic| -> u64 {
         let sends =
             |operation: &&OperationTraffic| matches!(operation.function.as_str(), "send" | "recv");
         traffic.operations.iter().filter(sends).map(|operation| operation.bytes).sum()
     };
     let sending = of_job.iter().filter(|traffic| traffic.host_count > 1 && sent(traffic) > 0);
-    sending.max_by_key(|traffic| (sent(traffic), traffic.host_count)).map_or(1, |of| of.host_count)
+    sending.max_by_key(|traffic| (sent(traffic), traffic.host_count)).map(|of| of.host_count)
 }
 
 /// The pattern of the function with the most bytes in communicators that use the network.

@@ -308,6 +308,16 @@ told({}, traffic)
     }
 }
 
+/// One operation of all ranks, by all ways that state it.
+fn check_stated(fabric: &Fabric, hosts: u32, kind: CollectiveKind, sent: &Sent) {
+    let name = serde_json::to_value(kind).unwrap();
+    let name = name.as_str().unwrap();
+    let case = |from: &str| format!("{name} from {from}, {hosts} hosts");
+    check(fabric, &case("document"), document(hosts, &[stated(kind, None)]), sent);
+    check(fabric, &case("Slurm"), slurm(hosts, name), sent);
+    check(fabric, &case("pods"), pods(hosts, name), sent);
+}
+
 fn all_ranks(hosts: u32) -> Vec<u32> {
     (0..hosts * GPUS).collect()
 }
@@ -319,11 +329,8 @@ fn a_ring_is_planned_as_it_is_sent() {
         let mut sent = Sent::default();
         sent.ring(hosts, 2.0 * BYTES);
         let case = |from: &str| format!("{from}, {hosts} hosts");
-        let ring = [stated(CollectiveKind::RingAllReduce, None)];
         let all: &[(&str, f64)] = &[("all_reduce", BYTES)];
-        check(&fabric, &case("document"), document(hosts, &ring), &sent);
-        check(&fabric, &case("Slurm"), slurm(hosts, "ring_all_reduce"), &sent);
-        check(&fabric, &case("pods"), pods(hosts, "ring_all_reduce"), &sent);
+        check_stated(&fabric, hosts, CollectiveKind::RingAllReduce, &sent);
         check(&fabric, &case("plugin"), plugin(hosts, &["all_reduce"], &sent), &sent);
         check(&fabric, &case("torch"), torch(hosts, &[(all_ranks(hosts), all)]), &sent);
     }
@@ -336,10 +343,7 @@ fn trees_are_planned_as_they_are_sent() {
         let mut sent = Sent::default();
         sent.trees(hosts, BYTES);
         let case = |from: &str| format!("{from}, {hosts} hosts");
-        let trees = [stated(CollectiveKind::TreeAllReduce, None)];
-        check(&fabric, &case("document"), document(hosts, &trees), &sent);
-        check(&fabric, &case("Slurm"), slurm(hosts, "tree_all_reduce"), &sent);
-        check(&fabric, &case("pods"), pods(hosts, "tree_all_reduce"), &sent);
+        check_stated(&fabric, hosts, CollectiveKind::TreeAllReduce, &sent);
         check(&fabric, &case("plugin"), plugin(hosts, &["all_reduce"], &sent), &sent);
         // Small buffers by trees, large ones by rings.
         sent.ring(hosts, 0.6 * BYTES);
@@ -354,16 +358,14 @@ fn experts_and_gradients_are_planned_as_they_are_sent() {
         let mut sent = Sent::default();
         sent.all_to_all(&all_ranks(hosts), BYTES);
         let case = |from: &str| format!("{from}, {hosts} hosts");
-        let experts = stated(CollectiveKind::AllToAll, None);
         let calls: &[(&str, f64)] = &[("all_to_all", BYTES), ("all_reduce", BYTES)];
         let all = |calls| torch(hosts, &[(all_ranks(hosts), calls)]);
-        check(&fabric, &case("document"), document(hosts, std::slice::from_ref(&experts)), &sent);
-        check(&fabric, &case("Slurm"), slurm(hosts, "all_to_all"), &sent);
-        check(&fabric, &case("pods"), pods(hosts, "all_to_all"), &sent);
+        check_stated(&fabric, hosts, CollectiveKind::AllToAll, &sent);
         check(&fabric, &case("plugin"), plugin(hosts, &["all_to_all"], &sent), &sent);
         check(&fabric, &case("torch"), all(&calls[..1]), &sent);
         sent.ring(hosts, 2.0 * BYTES);
-        let both = [experts, stated(CollectiveKind::RingAllReduce, None)];
+        let both = [CollectiveKind::AllToAll, CollectiveKind::RingAllReduce];
+        let both = both.map(|kind| stated(kind, None));
         check(&fabric, &case("document of both"), document(hosts, &both), &sent);
         for functions in [["all_reduce", "all_to_all"], ["all_to_all", "all_reduce"]] {
             check(&fabric, &case("plugin of both"), plugin(hosts, &functions, &sent), &sent);

@@ -221,9 +221,10 @@ def alike_groups(ranks, world):
     """The groups of the shape of this one that the job has room for: all ranks are in one, but for
     groups such as those of the first and the last stage of a pipeline."""
     covered, copies = set(), []
-    for start in range(world - max(ranks) + ranks[0]):
-        copy = [rank - ranks[0] + start for rank in ranks]
-        if start not in covered and not covered.intersection(copy):
+    first = min(ranks)
+    for start in range(world - max(ranks) + first):
+        copy = [rank - first + start for rank in ranks]
+        if not covered.intersection(copy):
             covered.update(copy)
             copies.append(copy)
     return copies

@@ -37,13 +37,15 @@ pub(crate) struct AuditArgs {
     #[arg(long)]
     verify: bool,
     /// The store beside whose mark FILE is verified [default: FILE without `.audit`]
-    #[arg(long, value_name = "FILE", requires = "file")]
+    #[arg(long, value_name = "FILE", requires_all = ["file", "verify"])]
     store: Option<PathBuf>,
     #[command(flatten)]
     output: FormatArg,
 }
 
 pub(crate) fn run_audit(args: &AuditArgs) -> Result<(), CommandError> {
+    // Before the records: a controller that runs appends to them first.
+    let head = args.known_head()?;
     let mut records: Vec<AuditRecord> = match &args.file {
         None => args.client.get_json("/v1/audit-records")?,
         Some(file) => AuditTrail::read_files(file)
@@ -52,8 +54,8 @@ pub(crate) fn run_audit(args: &AuditArgs) -> Result<(), CommandError> {
     records.sort_by_key(|record| record.entry.sequence);
     if args.verify {
         verify_chain(&records).map_err(|error| CommandError::failed(&error))?;
-        if let Some(head) = args.known_head() {
-            verify_head(&records, &head).map_err(|error| CommandError::failed(&error))?;
+        if let Some(head) = &head {
+            verify_head(&records, head).map_err(|error| CommandError::failed(&error))?;
         }
     }
     match args.output.format {
@@ -66,7 +68,7 @@ pub(crate) fn run_audit(args: &AuditArgs) -> Result<(), CommandError> {
     {
         let count = count_noun(records.len(), "record");
         output::print_line(format_args!("{count} verified, up to {}", last.hash))?;
-        if args.file.is_some() && args.known_head().is_none() {
+        if args.file.is_some() && head.is_none() {
             output::print_line("no store has a mark of this trail: its end may be missing")?;
         }
     }
@@ -74,11 +76,17 @@ pub(crate) fn run_audit(args: &AuditArgs) -> Result<(), CommandError> {
 }
 
 impl AuditArgs {
-    /// The last record of the file that the mark of its store knows.
-    fn known_head(&self) -> Option<AuditHead> {
-        let file = self.file.as_ref()?;
-        let beside = || (file.extension()? == "audit").then(|| file.with_extension(""));
-        AuditHead::of_store(&self.store.clone().or_else(beside)?)
+    /// The last record of the file that the mark of its store knows. A store that the caller names has
+    /// one.
+    fn known_head(&self) -> Result<Option<AuditHead>, CommandError> {
+        if let Some(store) = &self.store {
+            let head = AuditHead::of_store(store);
+            let missing = || CommandError::input(store.display(), "no mark of a trail beside it");
+            return head.map(Some).ok_or_else(missing);
+        }
+        let file =
+            self.file.as_ref().filter(|file| file.extension().is_some_and(|of| of == "audit"));
+        Ok(file.and_then(|file| AuditHead::of_store(&file.with_extension(""))))
     }
 }
 

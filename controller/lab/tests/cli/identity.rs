@@ -123,6 +123,10 @@ async fn a_new_fabric_is_closed_and_its_parts_trust_each_other() {
     let error = String::from_utf8_lossy(&emptied.stderr);
     assert!(!emptied.status.success() && error.contains("records 1 to 1 are missing"), "{error}");
 
+    let elsewhere = files.crux(&[&copy[..], &["--store", "id/nothing"]].concat());
+    let error = String::from_utf8_lossy(&elsewhere.stderr);
+    assert!(!elsewhere.status.success() && error.contains("no mark of a trail"), "{error}");
+
     // Two certificates are stolen: a switch's, whose session is open, and a client's, which follows
     // the events.
     let follow = ["events", "--follow", "--controller", &at, "--ca", "id/ca.pem"];

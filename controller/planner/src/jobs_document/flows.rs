@@ -60,22 +60,7 @@ impl JobFields<'_> {
             let several = several.map(|(index, of)| (format!("collectives[{index}]"), of));
             let mut flows = Vec::new();
             for (field, collective) in one.chain(several) {
-                let groups = match collective.groups_of_stages() {
-                    Some(groups) => {
-                        let bytes = collective.bytes.or(gradients);
-                        let stated = CollectiveDocument { bytes, ..collective.clone() };
-                        let sent = self.stage_traffic(&field, groups, &stated, hosts, gpus)?;
-                        flows.extend(self.flows_between_ranks(&field, &sent, hosts, gpus)?);
-                        Vec::new()
-                    }
-                    None => self.resolve_groups(&field, collective, hosts, gpus)?,
-                };
-                for (hosts, gpus) in groups {
-                    flows.extend(self.derive_flows(&field, collective, gradients, &hosts, &gpus)?);
-                    if flows.len() > MAX_DERIVED_FLOWS {
-                        break;
-                    }
-                }
+                flows.extend(self.flows_of_collective(&field, collective, gradients, hosts, gpus)?);
                 if flows.len() > MAX_DERIVED_FLOWS {
                     return Err(self.field_error(&field, too_many_flows()));
                 }
@@ -223,24 +208,7 @@ impl JobFields<'_> {
         })
     }
 
-    /// What the stages of pipelines send: each rank to that of the next stage, and back.
-    fn stage_traffic(
-        &self,
-        field: &str,
-        groups: RankGroups,
-        collective: &CollectiveDocument,
-        hosts: &[HostId],
-        gpus: &JobGpus,
-    ) -> Result<Vec<RankTraffic>, DocumentFieldError> {
-        let bytes = self.require_number(&format!("{field}.bytes"), collective.bytes, MAX_BYTES)?;
-        let overlap_from = self.check_overlap(field, collective.overlap_from)?;
-        let pipelines = self.resolve_members(field, groups, ranks_in_order(hosts, gpus).len())?;
-        let edges = pipelines.iter().flat_map(|stages| stages.windows(2));
-        let both_ways = edges.flat_map(|edge| [(edge[0], edge[1]), (edge[1], edge[0])]);
-        Ok(both_ways.map(|(src, dst)| RankTraffic { src, dst, bytes, overlap_from }).collect())
-    }
-
-    fn derive_flows(
+    fn flows_of_collective(
         &self,
         field: &str,
         collective: &CollectiveDocument,
@@ -250,6 +218,37 @@ impl JobFields<'_> {
     ) -> Result<FlowDrafts, DocumentFieldError> {
         let bytes = collective.bytes.or(gradient_bytes);
         let bytes = self.require_number(&format!("{field}.bytes"), bytes, MAX_BYTES)?;
+        let overlap_from = self.check_overlap(field, collective.overlap_from)?;
+        if let Some(groups) = collective.groups_of_stages() {
+            // Each rank sends to that of the next stage, and back.
+            let ranks = ranks_in_order(hosts, gpus).len();
+            let pipelines = self.resolve_members(field, groups, ranks)?;
+            let edges = pipelines.iter().flat_map(|stages| stages.windows(2));
+            let both_ways = edges.flat_map(|edge| [(edge[0], edge[1]), (edge[1], edge[0])]);
+            let sent: Vec<RankTraffic> =
+                both_ways.map(|(src, dst)| RankTraffic { src, dst, bytes, overlap_from }).collect();
+            return self.flows_between_ranks(field, &sent, hosts, gpus);
+        }
+        let mut flows = Vec::new();
+        for (hosts, gpus) in self.resolve_groups(field, collective, hosts, gpus)? {
+            flows.extend(self.derive_flows(field, collective, bytes, &hosts, &gpus)?);
+            if flows.len() > MAX_DERIVED_FLOWS {
+                return Err(self.field_error(field, too_many_flows()));
+            }
+        }
+        flows.iter_mut().for_each(|flow| flow.overlap_from = overlap_from);
+        Ok(flows)
+    }
+
+    /// The flows of an operation on `bytes` among hosts, as early as those of the job.
+    fn derive_flows(
+        &self,
+        field: &str,
+        collective: &CollectiveDocument,
+        bytes: f64,
+        hosts: &[HostId],
+        gpus: &JobGpus,
+    ) -> Result<FlowDrafts, DocumentFieldError> {
         // Of a group, it is known which GPUs send.
         let is_stated = collective.channels.is_some() && collective.groups.is_none();
         let own: BTreeMap<HostId, Vec<u32>> = hosts
@@ -264,7 +263,6 @@ impl JobFields<'_> {
             let problem = format!("{channels} is not from 1 to {MAX_CHANNELS}");
             return Err(self.field_error(&format!("{field}.channels"), problem));
         }
-        let overlap_from = self.check_overlap(field, collective.overlap_from)?;
         let pairs = collective.kind.count_pairs(hosts.len());
         if pairs.saturating_mul(channels as usize) > MAX_DERIVED_FLOWS {
             return Err(self.field_error(field, too_many_flows()));
@@ -285,7 +283,7 @@ impl JobFields<'_> {
                     bytes: transfer.bytes,
                     udp_src_port: None,
                     gpus: FlowGpus::new(src_gpu, dst_gpu),
-                    overlap_from,
+                    overlap_from: None,
                 })
             })
             .collect()
