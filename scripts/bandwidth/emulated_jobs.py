@@ -56,7 +56,8 @@ class EmulatedJob:
             return {**job, "collective": {
                 "kind": "ring_all_reduce", "bytes": size, "channels": nics,
             }}
-        share = 2 * size * (len(self.hosts) - 1) / len(self.hosts) / nics
+        ranks = gpus * len(self.hosts)
+        share = 2 * size * (ranks - 1) / ranks / nics
         return {**job, "flows": [
             {"src": src, "dst": dst, "src_nic": nic, "dst_nic": nic, "bytes": share,
              "udp_src_port": port}

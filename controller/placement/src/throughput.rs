@@ -93,7 +93,7 @@ struct ModelProfiles {
 
 impl ModelProfiles {
     /// The speed of a job that keeps its batch on other GPUs than it asked for, in what one of
-    /// those computes in an iteration: its GPUs share the computation, its hosts reduce the
+    /// those computes in an iteration: its GPUs share the computation and reduce the
     /// gradients in a ring, and what outlasts the computation is waited for. An unknown model
     /// computes for a second and sends nothing, as for [`super::sjf_bco`].
     fn profile_speed(&self, request: &PlacementRequest, shape: GpuShape) -> f64 {
@@ -102,8 +102,9 @@ impl ModelProfiles {
         let gradients = model.map_or(0.0, |model| model.gradient_bytes);
         let overlap_from = model.map_or(1.0, |model| model.overlap_from);
         let compute = compute * f64::from(request.gpus) / f64::from(shape.gpu_count());
-        let hosts = f64::from(shape.hosts);
-        let ring = 2.0 * (hosts - 1.0) / hosts * gradients / self.nic_bytes_per_second;
+        // GPUs of one host reduce among themselves.
+        let ranks = if shape.hosts > 1 { f64::from(shape.gpu_count()) } else { 1.0 };
+        let ring = 2.0 * (ranks - 1.0) / ranks * gradients / self.nic_bytes_per_second;
         let exposed = (ring - (1.0 - overlap_from) * compute).max(0.0);
         f64::from(request.gpus) / (compute + exposed)
     }

@@ -14,14 +14,15 @@
 mod bundles;
 mod candidates;
 mod choice;
+mod climb;
 pub mod contention_group;
 mod decisions;
+mod drawn_optima;
 mod ecmp_expectation;
 mod forecast;
 pub mod group_run;
 mod horizon;
 mod judge;
-mod level_climb;
 mod level_moves;
 mod level_race;
 mod local_search;

@@ -6,8 +6,11 @@ use std::rc::Rc;
 use topology::{Finding, LinkId, LinkPath};
 
 use super::candidates::{self, CandidateBuilder, CandidatePaths, LevelOrigin, PathOrigin};
+use super::climb::{ClimbBounds, climb};
 use super::decisions::Decisions;
+use super::drawn_optima::draw_optima;
 use super::forecast::IterationForecast;
+use super::local_search::SearchFreedom;
 use super::objective::LEAST_GAIN;
 use super::proposals::search_proposals;
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate, best_candidate};
@@ -25,6 +28,16 @@ const LEAST_PART: u64 = 4;
 
 /// Part of that for the search of paths; climbs may cost the rest.
 const SEARCH_PART: u64 = 2;
+
+/// Part of what a climb from the best candidate leaves, for optima from draws, and what is left of it
+/// at least for the last climb.
+const DRAWN_PART: u64 = 2;
+const LAST_PART: u64 = 8;
+
+/// Optima from draws from which a climb begins, and steps that it judges from one place: more starts
+/// find more than more steps.
+const MAX_OPTIMA: usize = 32;
+const FEW_STEPS: usize = 12;
 
 /// Candidates of one region and what each was worth.
 #[derive(Clone, Debug, PartialEq)]
@@ -359,6 +372,7 @@ fn improve_best(
     let whole = evaluation.event_budget();
     // At least a part, although the candidates may have used up the budget.
     let budget = whole.saturating_sub(evaluation.event_cost()).max(whole / LEAST_PART);
+    let limit = evaluation.event_cost() + budget;
     if evaluation.is_searched()
         && let Some(start) = best_candidate(evaluation.objective(), valued.iter()).cloned()
     {
@@ -366,7 +380,7 @@ fn improve_best(
         valued.extend(found);
     }
     // After the search, whose result has paths for which nobody has climbed yet.
-    climb_best(evaluation, starving, budget - budget / SEARCH_PART, valued);
+    climb_best(evaluation, starving, limit, valued);
 }
 
 /// Adds candidates in which nobody starves any more, from the best of those in which some job does.
@@ -385,22 +399,47 @@ fn raise_starving(
     }
 }
 
-/// Adds candidates with better levels, as far as the budget of `events` goes: from the best one, and
-/// from those in which some job starves, for between both may lie what no ranking has. The plan in
-/// force is left as it is, so that planning again from its own result changes nothing.
+/// Adds candidates that are better by single steps, until all simulations have cost `limit` events: from
+/// the best one, from those in which some job starves, for between both may lie what no ranking has,
+/// and from optima that the model finds elsewhere. The plan in force is left as it is, so that
+/// planning again from its own result changes nothing.
 fn climb_best(
     evaluation: &mut RegionEvaluation<'_>,
     starving: &[ValuedCandidate],
-    events: u64,
+    limit: u64,
     valued: &mut Vec<ValuedCandidate>,
 ) {
-    let limit = evaluation.event_cost() + events;
+    let objective = evaluation.objective();
+    let freedom =
+        if evaluation.is_searched() { evaluation.search_freedom() } else { SearchFreedom::Levels };
+    let bounds = ClimbBounds { freedom, judged_steps: usize::MAX, limit };
     let is_new = |next: &&ValuedCandidate| next.origin() != PathOrigin::InForce;
-    let best = best_candidate(evaluation.objective(), valued.iter().filter(is_new)).cloned();
-    for start in best.iter().chain(starving.iter().filter(is_new)) {
+    let best_new = |valued: &[ValuedCandidate]| {
+        best_candidate(objective, valued.iter().filter(is_new)).cloned()
+    };
+    for start in best_new(valued).iter().chain(starving.iter().filter(is_new)) {
         if evaluation.event_cost() < limit {
-            valued.push(evaluation.climb_candidate(start, limit));
+            valued.push(climb(evaluation, start, bounds));
         }
+    }
+    // After the climb from the best, which is worth more where the budget is short.
+    if freedom == SearchFreedom::LevelsAndPaths
+        && let Some(best) = best_new(valued)
+    {
+        let left = limit.saturating_sub(evaluation.event_cost());
+        let last = limit - left / LAST_PART;
+        let optima = draw_optima(evaluation, &best, left / DRAWN_PART);
+        for optimum in optima.into_iter().take(MAX_OPTIMA) {
+            if evaluation.event_cost() >= last {
+                break;
+            }
+            let Some(value) = evaluation.value_finely(&optimum) else { break };
+            let bounds = ClimbBounds { judged_steps: FEW_STEPS, limit: last, ..bounds };
+            valued.push(climb(evaluation, &ValuedCandidate { value, ..optimum }, bounds));
+        }
+    }
+    if let Some(best) = best_new(valued).filter(|_| evaluation.event_cost() < limit) {
+        valued.push(climb(evaluation, &best, bounds));
     }
 }
 
@@ -473,7 +512,9 @@ pub(crate) fn levels_on_paths(context: &PlanContext<'_>, mut decided: Decisions)
         };
         let Some(start) = evaluation.value_candidate(&Rc::new(given)) else { continue };
         let limit = evaluation.event_cost() + evaluation.event_budget();
-        let found = evaluation.climb_candidate(&start, limit);
+        let bounds =
+            ClimbBounds { freedom: SearchFreedom::Levels, judged_steps: usize::MAX, limit };
+        let found = climb(&mut evaluation, &start, bounds);
         let all = [&start, &found].into_iter();
         if let Some(best) = best_candidate(evaluation.objective(), all) {
             let levels = best.levels.iter().copied();

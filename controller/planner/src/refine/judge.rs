@@ -54,6 +54,8 @@ pub(super) struct Judge<'a> {
     interrupt: Interrupt,
     /// What became of the members.
     known: BTreeMap<RunKey, Rc<[MemberOutcome]>>,
+    /// The paths of the jobs that were asked for last, and the groups on them.
+    grouped: (Vec<LinkPath>, Rc<[ContentionGroup]>),
 }
 
 /// What became of a job in a simulation.
@@ -134,6 +136,7 @@ impl<'a> Judge<'a> {
             wait_limit: policy.service_bound().min(policy.connection.timeout_seconds()),
             interrupt: policy.interrupt.clone(),
             known: BTreeMap::new(),
+            grouped: (Vec::new(), Rc::new([])),
         }
     }
 
@@ -159,8 +162,15 @@ impl<'a> Judge<'a> {
     }
 
     /// The contention groups of the jobs on `paths`, by flow of the plan.
-    pub(super) fn contention_groups(&self, paths: &[LinkPath]) -> Vec<ContentionGroup> {
-        groups_on_paths(self.traffic, self.jobs, paths, 1.0)
+    pub(super) fn contention_groups(&mut self, paths: &[LinkPath]) -> Rc<[ContentionGroup]> {
+        let of_jobs = self.jobs.iter().flat_map(|job| &paths[self.traffic.spans[*job].clone()]);
+        let of_jobs: Vec<LinkPath> = of_jobs.copied().collect();
+        // A climb tries dozens of levels on the same paths.
+        if of_jobs != self.grouped.0 {
+            let groups = groups_on_paths(self.traffic, self.jobs, paths, 1.0);
+            self.grouped = (of_jobs, groups.into());
+        }
+        Rc::clone(&self.grouped.1)
     }
 
     /// The most that the jobs can be worth: each as if alone on the best paths.

@@ -42,6 +42,21 @@ impl LevelMove {
     }
 }
 
+/// Every exchange of two members, and every place for one among at most so many levels.
+pub(super) fn list_moves(allowed: &[RangeInclusive<u8>]) -> Vec<LevelMove> {
+    let places = 2 * allowed
+        .len()
+        .min(allowed.iter().map(|of| usize::from(*of.end()) + 1).max().unwrap_or(1))
+        + 1;
+    let mut moves = Vec::new();
+    for member in 0..allowed.len() {
+        let others = member + 1..allowed.len();
+        moves.extend(others.map(|other| LevelMove::Swap { members: [member, other] }));
+        moves.extend((0..places).map(|place| LevelMove::Place { member, place }));
+    }
+    moves
+}
+
 /// Levels in the order of `places`, the highest that all may have; none if there are more places
 /// than levels.
 fn to_levels(places: &[usize], allowed: &[RangeInclusive<u8>]) -> Option<Vec<u8>> {

@@ -96,6 +96,15 @@ fn move_level(
             LevelMove::Place { member, place: sampler.next_below(places) }
         }
     };
+    change_levels(model, rates, step)
+}
+
+/// Makes a step over levels; false if it changes nothing.
+pub(super) fn change_levels(
+    model: &RegionModel<'_>,
+    rates: &mut MeanRates<'_>,
+    step: LevelMove,
+) -> bool {
     let Some(levels) = step.apply_to(&rates.levels, &model.allowed_levels) else { return false };
     for (job, level) in levels.into_iter().enumerate() {
         if level != rates.levels[job] {

@@ -55,7 +55,7 @@ fn sum_over_regions(
         let mut judge = Judge::new(traffic, &policy, &region);
         judge.horizon = horizon(judge.horizon);
         judge.wait_limit = policy.connection.timeout_seconds();
-        for group in judge.contention_groups(paths) {
+        for group in &*judge.contention_groups(paths) {
             let members = group.members.iter();
             let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
             let samples = judge.horizon.samples();

@@ -10,10 +10,9 @@
 use std::rc::Rc;
 
 use super::candidates::{CandidatePaths, LevelOrigin, PathOrigin};
-use super::local_search::{Sampler, SearchFreedom, StepBudget, make_step, search_locally};
+use super::local_search::{Sampler, StepBudget, make_step, search_locally};
 use super::mean_rates::VISITS_PER_EVENT;
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate};
-use crate::policy::PathMethod;
 
 /// Changes that the first proposal may make, and the bounds of later ones.
 const FIRST_RADIUS: usize = 64;
@@ -46,18 +45,14 @@ pub(super) fn search_proposals(
     start: &ValuedCandidate,
     events: u64,
 ) -> Option<ValuedCandidate> {
-    let context = evaluation.context();
     let region = &evaluation.region().jobs[..];
     let model = evaluation.model();
-    let freedom = match context.policy.paths {
-        PathMethod::Greedy => SearchFreedom::Levels,
-        PathMethod::Improved => SearchFreedom::LevelsAndPaths,
-    };
+    let freedom = evaluation.search_freedom();
     let mut levels = evaluation.plan_levels(start);
     let mut rates = evaluation.mean_rates(&model, start.paths(), &levels);
     rates.calibrate(&evaluation.iteration_seconds(start));
     let mut learned = rates.stretches.clone();
-    let mut coarse = evaluation.value_coarsely(start)?;
+    let mut coarse = evaluation.value_coarsely(start)?.value;
     let objective = evaluation.objective();
     let limit = evaluation.event_cost() + events;
     let (mut sampler, mut radius, mut failed) = (Sampler::new(), FIRST_RADIUS, 0);

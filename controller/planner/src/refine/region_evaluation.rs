@@ -1,24 +1,24 @@
 //! The candidates of one region: their values, and levels that are better.
 
-use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use topology::LinkPath;
 
 use super::bundles::RegionModel;
 use super::candidates::{CandidatePaths, LevelOrigin, PathOrigin};
+use super::climb::ModelDecisions;
 use super::contention_group::ContentionGroup;
 use super::ecmp_expectation::EcmpExpectation;
 use super::forecast::{IterationForecast, forecast_iterations};
 use super::horizon::{COARSE_START, FIRST_START};
 use super::judge::{DecisionValue, Judge, MemberExpectation};
-use super::level_climb::{LevelClimb, Promise, ValuedLevels, climb_levels};
 use super::level_race::{RaceWinner, race_levels};
-use super::mean_rates::{MeanRates, VISITS_PER_EVENT};
+use super::local_search::SearchFreedom;
+use super::mean_rates::MeanRates;
 use super::objective::{LEAST_GAIN, PlanObjective};
 use super::regions;
 use crate::plan_context::{PlanContext, PlanRegion};
-use crate::policy::to_level;
+use crate::policy::{PathMethod, to_level};
 
 /// A region of more flows is not searched: all paths of its flows are listed for that.
 const MAX_SEARCHED_FLOWS: usize = 20_000;
@@ -37,7 +37,7 @@ const MAX_FURTHER: usize = 3;
 /// A candidate with its best levels and their value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ValuedCandidate {
-    candidate: Rc<CandidatePaths>,
+    pub(super) candidate: Rc<CandidatePaths>,
     /// By position in the region.
     pub(super) levels: Vec<u8>,
     /// Where they come from, each once.
@@ -129,10 +129,6 @@ impl<'a> RegionEvaluation<'a> {
         self.region
     }
 
-    pub(super) fn context(&self) -> &'a PlanContext<'a> {
-        self.context
-    }
-
     pub(super) fn objective(&self) -> PlanObjective {
         self.objective
     }
@@ -140,6 +136,14 @@ impl<'a> RegionEvaluation<'a> {
     /// Whether the paths of the region are searched.
     pub(super) fn is_searched(&self) -> bool {
         self.context.traffic.count_flows(&self.region.jobs) <= MAX_SEARCHED_FLOWS
+    }
+
+    /// What searches may change.
+    pub(super) fn search_freedom(&self) -> SearchFreedom {
+        match self.context.policy.paths {
+            PathMethod::Greedy => SearchFreedom::Levels,
+            PathMethod::Improved => SearchFreedom::LevelsAndPaths,
+        }
     }
 
     /// Events that searches and climbs in this region may cost.
@@ -228,8 +232,8 @@ impl<'a> RegionEvaluation<'a> {
         };
         let ordered = self.order_levels(candidate);
         let mut starving: Option<ValuedCandidate> = None;
-        for group in self.judge.contention_groups(&candidate.paths) {
-            let winner = self.best_levels(&group, &ordered)?;
+        for group in &*self.judge.contention_groups(&candidate.paths) {
+            let winner = self.best_levels(group, &ordered)?;
             let RaceWinner { origin, levels, value, .. } = winner;
             if winner.starving.is_some() {
                 // From the groups before, in which both have the same levels.
@@ -340,9 +344,9 @@ impl<'a> RegionEvaluation<'a> {
     pub(super) fn expect_jobs(&mut self, candidate: &ValuedCandidate) -> Vec<MemberExpectation> {
         let still = MemberExpectation { slowdown: f64::INFINITY, wait: 0.0 };
         let mut jobs = vec![still; self.region.jobs.len()];
-        for group in self.judge.contention_groups(candidate.paths()) {
-            let levels = candidate.member_levels(&group);
-            let expected = self.judge.expect_members(&group, &levels).unwrap_or_default();
+        for group in &*self.judge.contention_groups(candidate.paths()) {
+            let levels = candidate.member_levels(group);
+            let expected = self.judge.expect_members(group, &levels).unwrap_or_default();
             group.members.iter().zip(expected).for_each(|(member, of)| jobs[*member] = of);
         }
         jobs
@@ -370,10 +374,10 @@ impl<'a> RegionEvaluation<'a> {
     /// rejects a job.
     fn first_seconds(&mut self, paths: &[LinkPath], levels: &[u8]) -> Option<Vec<f64>> {
         let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
-        for group in self.judge.contention_groups(paths) {
-            let levels = self.member_levels(&group, levels);
-            let expected = self.judge.expect_from(&group, &levels, [FIRST_START])?;
-            self.note_seconds(&group, expected, &mut seconds);
+        for group in &*self.judge.contention_groups(paths) {
+            let levels = self.member_levels(group, levels);
+            let expected = self.judge.expect_from(group, &levels, [FIRST_START])?;
+            self.note_seconds(group, expected, &mut seconds);
         }
         Some(seconds)
     }
@@ -430,13 +434,57 @@ impl<'a> RegionEvaluation<'a> {
     }
 
     /// What a candidate is worth in a coarse simulation; none if the model rejects a job.
-    pub(super) fn value_coarsely(&mut self, candidate: &ValuedCandidate) -> Option<f64> {
-        let mut sum = 0.0;
-        for group in self.judge.contention_groups(candidate.paths()) {
-            let levels = candidate.member_levels(&group);
-            sum += self.judge.evaluate_levels(&group, &levels, COARSE_START)?.value;
+    pub(super) fn value_coarsely(&mut self, candidate: &ValuedCandidate) -> Option<DecisionValue> {
+        self.value_groups(candidate, |judge, group, levels| {
+            judge.evaluate_levels(group, levels, COARSE_START)
+        })
+    }
+
+    /// What a candidate is worth from all starts; none if the model rejects a job.
+    pub(super) fn value_finely(&mut self, candidate: &ValuedCandidate) -> Option<DecisionValue> {
+        self.value_groups(candidate, |judge, group, levels| {
+            let samples = judge.horizon.samples();
+            judge.simulate_ahead(group, samples.map(|sample| (levels, sample)));
+            judge.mean_value(group, levels)
+        })
+    }
+
+    fn value_groups(
+        &mut self,
+        candidate: &ValuedCandidate,
+        value: impl Fn(&mut Judge<'_>, &ContentionGroup, &[u8]) -> Option<DecisionValue>,
+    ) -> Option<DecisionValue> {
+        let mut sum = DecisionValue::NOTHING;
+        for group in &*self.judge.contention_groups(candidate.paths()) {
+            let levels = candidate.member_levels(group);
+            sum = sum.combine(value(&mut self.judge, group, &levels)?);
         }
         Some(sum)
+    }
+
+    /// A candidate with `decisions` of the model, which has no value yet: those of `from` are the
+    /// same but for its `counts` and levels.
+    pub(super) fn climbed_candidate(
+        &mut self,
+        from: &ValuedCandidate,
+        counts: &[u32],
+        (wanted_counts, levels): &ModelDecisions,
+    ) -> ValuedCandidate {
+        let model = self.model();
+        let candidate = match counts == wanted_counts {
+            true => Rc::clone(&from.candidate),
+            false => Rc::new(CandidatePaths {
+                origin: PathOrigin::Searched,
+                paths: model.paths_of(wanted_counts, from.paths()),
+                levels: Vec::new(),
+            }),
+        };
+        ValuedCandidate {
+            candidate,
+            levels: levels.iter().map(|level| model.level_at(*level)).collect(),
+            level_origins: vec![LevelOrigin::Climbed],
+            value: DecisionValue::NOTHING,
+        }
     }
 
     fn member_levels(&self, group: &ContentionGroup, levels: &[u8]) -> Vec<u8> {
@@ -460,55 +508,57 @@ impl<'a> RegionEvaluation<'a> {
     /// The candidate with higher levels for the jobs that miss the floor: half of what is left to
     /// the highest at a time, until none does.
     pub(super) fn raise_starving(&mut self, start: &ValuedCandidate) -> ValuedCandidate {
-        let (objective, job_levels) = (self.objective, self.context.policy.job_levels());
-        self.change_levels(start, LevelOrigin::Raised, |judge, group, allowed, levels| {
-            let mut levels = levels.to_vec();
-            for _ in 0..=job_levels.len().ilog2() {
-                let expected = judge.expect_from(group, &levels, [COARSE_START])?;
-                let earlier = levels.clone();
-                for ((level, allowed), of) in levels.iter_mut().zip(allowed).zip(expected) {
-                    if objective.is_starving(of.slowdown, of.wait) && *level < *allowed.end() {
-                        // Halfway up each time, so that as many jobs as possible keep different
-                        // levels.
-                        *level += (*allowed.end() - *level).div_ceil(2);
-                    }
-                }
-                if levels == earlier {
-                    break;
-                }
+        let policy = self.context.policy;
+        let job_levels = policy.job_levels();
+        let mut raised = ValuedCandidate {
+            level_origins: vec![LevelOrigin::Raised],
+            value: DecisionValue::NOTHING,
+            ..start.clone()
+        };
+        for group in &*self.judge.contention_groups(start.paths()) {
+            let members = group.members.iter();
+            let mut levels: Vec<u8> = members
+                .clone()
+                .map(|position| index_of_level(&job_levels, start.levels[*position]))
+                .collect();
+            let highest = members.map(|position| {
+                let job = self.context.traffic.jobs[self.region.jobs[*position]];
+                *policy.allowed_levels(job, &job_levels).end()
+            });
+            let highest: Vec<u8> = highest.collect();
+            // An interrupted group keeps its levels; the value of the others still counts.
+            let Some(value) = self.raise_members(group, &highest, &mut levels) else { continue };
+            raised.value = raised.value.combine(value);
+            for (position, index) in group.members.iter().zip(levels) {
+                raised.levels[*position] = job_levels[usize::from(index)];
             }
-            let value = judge.mean_value(group, &levels)?;
-            Some(ValuedLevels { levels, value })
-        })
+        }
+        raised
     }
 
-    /// The candidate with better levels in each contention group, as far as `cost_limit` allows.
-    pub(super) fn climb_candidate(
+    /// Raises `levels`, as positions among those that jobs may have, and values them.
+    fn raise_members(
         &mut self,
-        start: &ValuedCandidate,
-        cost_limit: u64,
-    ) -> ValuedCandidate {
-        let objective = self.objective;
-        let model = self.model();
-        let seconds = self.iteration_seconds(start);
-        let mut rates = self.mean_rates(&model, start.paths(), &self.plan_levels(start));
-        rates.calibrate(&seconds);
-        self.change_levels(start, LevelOrigin::Climbed, |judge, group, allowed, levels| {
-            let from =
-                ValuedLevels { levels: levels.to_vec(), value: judge.mean_value(group, levels)? };
-            let climb = LevelClimb { objective, group, allowed, cost_limit };
-            Some(climb_levels(judge, climb, from, |levels| {
-                for (member, level) in group.members.iter().zip(levels) {
-                    if rates.levels[*member] != *level {
-                        rates.set_level(*member, *level);
-                    }
+        group: &ContentionGroup,
+        highest: &[u8],
+        levels: &mut [u8],
+    ) -> Option<DecisionValue> {
+        let steps = self.context.policy.job_levels().len().ilog2();
+        for _ in 0..=steps {
+            let expected = self.judge.expect_from(group, levels, [COARSE_START])?;
+            let mut is_raised = false;
+            for ((level, highest), of) in levels.iter_mut().zip(highest).zip(expected) {
+                if self.objective.is_starving(of.slowdown, of.wait) && *level < *highest {
+                    // Halfway up each time, so that as many jobs as possible keep different levels.
+                    *level += (*highest - *level).div_ceil(2);
+                    is_raised = true;
                 }
-                let before = rates.visits;
-                rates.follow_changes();
-                let cost = (rates.visits - before) / VISITS_PER_EVENT;
-                Promise { score: rates.score(), cost }
-            }))
-        })
+            }
+            if !is_raised {
+                break;
+            }
+        }
+        self.judge.mean_value(group, levels)
     }
 
     /// The levels of a candidate by job of the plan; those of other jobs are the lowest.
@@ -519,49 +569,10 @@ impl<'a> RegionEvaluation<'a> {
         levels
     }
 
-    /// The candidate with other levels in each contention group: `change` gets the range of each
-    /// member and its level, as indices into the levels that jobs may have. A group for which it
-    /// gives none has no value.
-    fn change_levels(
-        &mut self,
-        start: &ValuedCandidate,
-        origin: LevelOrigin,
-        mut change: impl FnMut(
-            &mut Judge<'_>,
-            &ContentionGroup,
-            &[RangeInclusive<u8>],
-            &[u8],
-        ) -> Option<ValuedLevels>,
-    ) -> ValuedCandidate {
-        let policy = self.context.policy;
-        let job_levels = policy.job_levels();
-        let mut changed = ValuedCandidate {
-            level_origins: vec![origin],
-            value: DecisionValue::NOTHING,
-            ..start.clone()
-        };
-        for group in self.judge.contention_groups(&changed.candidate.paths) {
-            let members = group.members.iter();
-            let jobs = members.clone().map(|position| self.region.jobs[*position]);
-            let jobs = jobs.map(|job| self.context.traffic.jobs[job]);
-            let allowed: Vec<_> = jobs.map(|job| policy.allowed_levels(job, &job_levels)).collect();
-            let levels: Vec<u8> = members
-                .map(|position| index_of_level(&job_levels, changed.levels[*position]))
-                .collect();
-            // An interrupted group keeps its levels; the value of the others still counts.
-            let Some(found) = change(&mut self.judge, &group, &allowed, &levels) else { continue };
-            changed.value = changed.value.combine(found.value);
-            for (position, index) in group.members.iter().zip(found.levels) {
-                changed.levels[*position] = job_levels[usize::from(index)];
-            }
-        }
-        changed
-    }
-
     /// Gives jobs that share no link with others the levels by rank, of all jobs of the plan: what
     /// the model does not know of, such as acknowledgements on any path, has an order then, too.
-    pub(super) fn rank_alone(&self, candidate: &mut ValuedCandidate, ranked: &[u8]) {
-        for group in self.judge.contention_groups(candidate.paths()) {
+    pub(super) fn rank_alone(&mut self, candidate: &mut ValuedCandidate, ranked: &[u8]) {
+        for group in &*self.judge.contention_groups(candidate.paths()) {
             if let [member] = group.members[..] {
                 candidate.levels[member] = ranked[self.region.jobs[member]];
             }

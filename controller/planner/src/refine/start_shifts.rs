@@ -58,9 +58,9 @@ pub(crate) fn shift_starts(
     comparison: &mut PlanComparison,
 ) {
     for region in regions {
-        let judge = Judge::new(context.traffic, context.policy, &region.jobs);
+        let mut judge = Judge::new(context.traffic, context.policy, &region.jobs);
         let mut is_shifted = false;
-        for group in judge.contention_groups(&decided.paths) {
+        for group in &*judge.contention_groups(&decided.paths) {
             let jobs: Vec<usize> =
                 group.members.iter().map(|member| region.jobs[*member]).collect();
             // A job that does not wait takes the link whenever it likes, and spoils the slots of

@@ -44,7 +44,7 @@ pub struct PlanningStep {
 pub const PLANNING_STEPS: [PlanningStep; 4] = [
     PlanningStep {
         name: "paths",
-        variants: &["crux", "improved", "greedy", "taccl", "ecmp"],
+        variants: &["crux", "greedy", "taccl", "ecmp"],
         paper: Some(("greedy", 0.9769)),
     },
     PlanningStep {
@@ -57,11 +57,7 @@ pub const PLANNING_STEPS: [PlanningStep; 4] = [
         variants: &["crux", "exact", "sampled", "sincronia", "balanced"],
         paper: Some(("sampled", 0.9712)),
     },
-    PlanningStep {
-        name: "joint",
-        variants: &["crux", "without-search", "paper", "ecmp"],
-        paper: None,
-    },
+    PlanningStep { name: "joint", variants: &["crux", "paper", "ecmp"], paper: None },
 ];
 
 /// What came of a case.
@@ -106,8 +102,7 @@ pub fn examine_case(case: &BenchmarkCase) -> CaseResult {
     // Starts are drawn apart from the case and from what the planner's own search assumes.
     let mut search = OptimumSearch::new(input, case.seed ^ (u64::from(case.number) << 32));
     let enumerated = search.find_optimum(&choices);
-    let plans = [product_policy(), policy_without_search(), paper_policy()]
-        .map(|policy| plan_candidate(input, &policy));
+    let plans = [product_policy(), paper_policy()].map(|policy| plan_candidate(input, &policy));
     let best = search.with_paths_of(&plans, enumerated.clone());
     let mut trials = StepTrials { input, search, best: &best };
     let utilizations = vec![
@@ -128,9 +123,9 @@ pub fn examine_case(case: &BenchmarkCase) -> CaseResult {
     }
 }
 
-/// The product's policy with the levels of the cases.
+/// The product's policy with the levels of the cases, which jobs have, and that of acknowledgements.
 pub(super) fn product_policy() -> Policy {
-    Policy { levels: CASE_LEVELS, ..Policy::default() }
+    Policy { levels: CASE_LEVELS + 1, ..Policy::default() }
 }
 
 /// The paper's plain method.
@@ -313,4 +308,29 @@ pub(super) fn isolated_shares(input: &PlanInput) -> Vec<f64> {
             job.compute_seconds / job.iteration_seconds(uplinks.fold(0.0, f64::max))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decisions::generate_case;
+
+    /// Where one flow after the other moves, a region of five jobs ends up to 13 % below its
+    /// optimum: several flows and levels would have to change at once.
+    #[test]
+    fn plans_of_small_regions_are_near_the_optimum() {
+        const CASES: u32 = 12;
+        let shares: Vec<f64> = (0..CASES)
+            .map(|number| {
+                let case = generate_case(7, number);
+                let mut search = OptimumSearch::new(&case.input, u64::from(number));
+                let optimum = search.find_optimum(&SegmentChoices::new(&case.input));
+                let (paths, levels) = plan_candidate(&case.input, &product_policy());
+                search.gpu_utilization(&paths, &levels) / optimum[0].utilization
+            })
+            .collect();
+        let mean = shares.iter().sum::<f64>() / f64::from(CASES);
+        assert!(mean > 0.99, "{mean}: {shares:?}");
+        assert!(shares.iter().all(|share| *share > 0.95), "{shares:?}");
+    }
 }
