@@ -47,6 +47,11 @@ async fn check(violation: ProtocolViolation, error: &str) {
     tokio::time::sleep(LIES_FOR).await;
     controller.submit_event(StateEvent::JobsChanged(vec![lab.job("a", 50_000)])).await.unwrap();
     others_hold(&controller).await;
+    // A long answer may still be read by then on a busy machine.
+    let has_failed = controller.status_board().wait_until(|statuses| {
+        statuses.get(&SwitchId(0)).is_some_and(|status| status.last_error.is_some())
+    });
+    tokio::time::timeout(DEADLINE, has_failed).await.unwrap();
 
     let status = controller.status_board().switch_status(SwitchId(0)).unwrap();
     let last_error = status.last_error.clone().unwrap_or_default();

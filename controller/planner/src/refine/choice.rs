@@ -380,6 +380,8 @@ fn improve_best(
         valued.extend(found);
     }
     // After the search, whose result has paths for which nobody has climbed yet.
+    // A search may cost more than its part: the climb has its own in any case.
+    let limit = limit.max(evaluation.event_cost() + budget / SEARCH_PART);
     climb_best(evaluation, starving, limit, valued);
 }
 

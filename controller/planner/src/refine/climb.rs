@@ -13,9 +13,10 @@ use super::local_search::{Sampler, SearchFreedom, change_levels, spread_over};
 use super::mean_rates::{MeanRates, VISITS_PER_EVENT};
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate};
 
-/// Steps that are rated before one is tried, at most: a region of hundreds of jobs has tens of
-/// thousands.
-const MAX_STEPS: usize = 512;
+/// Steps over levels and over paths that are rated before one is tried, at most: a region of hundreds
+/// of jobs has tens of thousands. There, proposals find paths.
+const MAX_LEVEL_STEPS: usize = 512;
+const MAX_PATH_STEPS: usize = 64;
 
 /// A step is made if it gains this share.
 const LEAST_STEP: f64 = 1e-4;
@@ -86,31 +87,38 @@ pub(super) fn climb(
     }
 }
 
-/// All steps where they are few, else some of them.
+/// Steps over levels, and over paths, of each all where they are few, else some of them.
 fn draw_steps(
     model: &RegionModel<'_>,
     rates: &MeanRates<'_>,
     bounds: ClimbBounds,
     sampler: &mut Sampler,
 ) -> Vec<Step> {
-    let mut steps: Vec<Step> =
-        list_moves(&model.allowed_levels).into_iter().map(Step::Level).collect();
+    let levels = list_moves(&model.allowed_levels).into_iter().map(Step::Level);
+    let mut steps = draw_some(levels.collect(), MAX_LEVEL_STEPS, sampler);
     if bounds.freedom == SearchFreedom::LevelsAndPaths {
+        let mut of_paths = Vec::new();
         for (job, of) in model.jobs.iter().enumerate() {
             for bundle in &model.bundles[of.bundles.clone()] {
                 let taken = bundle.option_range().filter(|option| rates.counts[*option] > 0);
-                steps.extend(taken.flat_map(|from| {
+                of_paths.extend(taken.flat_map(|from| {
                     let others = bundle.option_range().filter(move |to| *to != from);
                     others.map(move |to| Step::Flow { job, from, to })
                 }));
             }
-            steps.extend((0..of.turns.len()).map(|turn| Step::Turn { job, turn }));
+            of_paths.extend((0..of.turns.len()).map(|turn| Step::Turn { job, turn }));
         }
-    }
-    if steps.len() > MAX_STEPS {
-        steps = (0..MAX_STEPS).map(|_| steps[sampler.next_below(steps.len())]).collect();
+        // Apart from levels: paths are many more, and would leave none of those.
+        steps.extend(draw_some(of_paths, MAX_PATH_STEPS, sampler));
     }
     steps
+}
+
+fn draw_some(steps: Vec<Step>, most: usize, sampler: &mut Sampler) -> Vec<Step> {
+    if steps.len() <= most {
+        return steps;
+    }
+    (0..most).map(|_| steps[sampler.next_below(steps.len())]).collect()
 }
 
 /// The decisions to which `steps` lead that were not tried before, those first of which the model
