@@ -59,9 +59,9 @@ fn sum_over_regions(
             let members = group.members.iter();
             let levels: Vec<u8> = members.map(|member| levels[region[*member]]).collect();
             let samples = judge.horizon.samples();
-            judge.simulate_ahead(&group, samples.map(|sample| (&levels[..], sample)));
+            judge.simulate_ahead(group, samples.map(|sample| (&levels[..], sample)));
             // Only a job that the model rejects has no value.
-            sum = sum.combine(judge.mean_value(&group, &levels).unwrap_or_default());
+            sum = sum.combine(judge.mean_value(group, &levels).unwrap_or_default());
         }
         total += judge.job_worth().iter().sum::<f64>();
     }

@@ -68,8 +68,8 @@ pub(crate) fn shift_starts(
             if !jobs.iter().all(|job| context.traffic.jobs[*job].can_wait) {
                 continue;
             }
-            let mut proposals = propose_slots(&group);
-            let trial = ShiftTrial { context, judge: &judge, group: &group, jobs: &jobs };
+            let mut proposals = propose_slots(group);
+            let trial = ShiftTrial { context, judge: &judge, group, jobs: &jobs };
             // Phases are tried only where slots are possible, as each trial costs runs of the
             // length of a forecast.
             if !proposals.is_empty() {
