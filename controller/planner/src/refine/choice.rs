@@ -372,16 +372,16 @@ fn improve_best(
     let whole = evaluation.event_budget();
     // At least a part, although the candidates may have used up the budget.
     let budget = whole.saturating_sub(evaluation.event_cost()).max(whole / LEAST_PART);
-    let limit = evaluation.event_cost() + budget;
+    let end = evaluation.event_cost() + budget;
     if evaluation.is_searched()
         && let Some(start) = best_candidate(evaluation.objective(), valued.iter()).cloned()
     {
         let found = search_proposals(evaluation, &start, budget / SEARCH_PART);
         valued.extend(found);
     }
-    // After the search, whose result has paths for which nobody has climbed yet.
-    // A search may cost more than its part: the climb has its own in any case.
-    let limit = limit.max(evaluation.event_cost() + budget / SEARCH_PART);
+    // After the search, whose result has paths for which nobody has climbed yet; with its own part,
+    // should the search have cost more than its.
+    let limit = end.max(evaluation.event_cost() + budget / SEARCH_PART);
     climb_best(evaluation, starving, limit, valued);
 }
 

@@ -6,20 +6,20 @@
 //! steps cost one short simulation.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use super::bundles::RegionModel;
+use super::candidates::LevelOrigin;
 use super::level_moves::{LevelMove, list_moves};
 use super::local_search::{Sampler, SearchFreedom, change_levels, spread_over};
 use super::mean_rates::{MeanRates, VISITS_PER_EVENT};
+use super::objective::LEAST_STEP;
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate};
 
 /// Steps over levels and over paths that are rated before one is tried, at most: a region of hundreds
 /// of jobs has tens of thousands. There, proposals find paths.
 const MAX_LEVEL_STEPS: usize = 512;
 const MAX_PATH_STEPS: usize = 64;
-
-/// A step is made if it gains this share.
-const LEAST_STEP: f64 = 1e-4;
 
 /// One step.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ enum Step {
     Turn { job: usize, turn: usize },
 }
 
-/// Decisions in the model.
+/// Decisions in the model: flows by option, and levels by job.
 pub(super) type ModelDecisions = (Vec<u32>, Vec<u8>);
 
 /// How far a climb goes.
@@ -65,11 +65,16 @@ pub(super) fn climb(
         let steps = draw_steps(&model, &rates, bounds, &mut sampler);
         let (next, visits) = rate_steps(&model, &rates, steps, &mut tried);
         evaluation.charge(visits / VISITS_PER_EVENT);
-        for decisions in next.into_iter().take(bounds.judged_steps) {
+        for (counts, levels) in next.into_iter().take(bounds.judged_steps) {
             if evaluation.event_cost() >= bounds.limit {
                 return best;
             }
-            let next = evaluation.climbed_candidate(&best, &rates.counts, &decisions);
+            let paths = if counts == rates.counts {
+                Rc::clone(&best.candidate)
+            } else {
+                evaluation.searched_paths(&best, &counts)
+            };
+            let next = evaluation.candidate_at(paths, &levels, LevelOrigin::Climbed);
             let Some(quick) = evaluation.value_coarsely(&next) else { return best };
             // A coarse value is compared with the coarse value of the best, as both lack the later
             // starts.
@@ -135,7 +140,7 @@ fn rate_steps(
     let mut trial = rates.clone();
     for step in steps {
         trial.clone_from(rates);
-        let is_new = make_step(model, &mut trial, step)
+        let is_new = apply_step(model, &mut trial, step)
             && tried.insert((trial.counts.clone(), trial.levels.clone()));
         if !is_new {
             continue;
@@ -150,7 +155,7 @@ fn rate_steps(
 }
 
 /// Makes a step; false if it changes nothing.
-fn make_step(model: &RegionModel<'_>, rates: &mut MeanRates<'_>, step: Step) -> bool {
+fn apply_step(model: &RegionModel<'_>, rates: &mut MeanRates<'_>, step: Step) -> bool {
     match step {
         Step::Level(step) => return change_levels(model, rates, step),
         Step::Flow { job, from, to } => rates.change_counts(job, |counts| {

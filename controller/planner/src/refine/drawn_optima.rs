@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use super::candidates::LevelOrigin;
 use super::climb::ModelDecisions;
 use super::local_search::{Sampler, SearchFreedom, StepBudget, make_step, search_locally};
 use super::mean_rates::VISITS_PER_EVENT;
@@ -23,7 +24,7 @@ const STEPS: usize = 2;
 /// Optima that are judged at most, the best by the model.
 const MAX_JUDGED: usize = 200;
 
-/// The best of optima from draws by a coarse simulation, the best first. All may cost so many
+/// Optima from draws, valued by a coarse simulation, the best first. All may cost so many
 /// `events`, half of them in the model; none where these are too few for enough draws.
 pub(super) fn draw_optima(
     evaluation: &mut RegionEvaluation<'_>,
@@ -51,23 +52,25 @@ pub(super) fn draw_optima(
         visited += drawn.visits - rates.visits;
         found.insert((drawn.counts.clone(), drawn.levels.clone()), drawn.score());
         // The first draw says whether enough of them can be paid for.
-        if visited * LEAST_DRAWS.saturating_sub(draw) / (draw + 1) > visits || visited > visits {
+        if draw == 0 && visited * LEAST_DRAWS > visits {
+            found.clear();
+            break;
+        }
+        if visited > visits {
             break;
         }
     }
     evaluation.charge(visited / VISITS_PER_EVENT);
-    if found.len() < 2 {
-        return Vec::new();
-    }
     let mut found: Vec<(ModelDecisions, f64)> = found.into_iter().collect();
     found.sort_by(|a, b| b.1.total_cmp(&a.1));
     let limit = evaluation.event_cost() + events / 2;
     let mut judged = Vec::new();
-    for (decisions, _) in found.into_iter().take(MAX_JUDGED) {
+    for ((counts, levels), _) in found.into_iter().take(MAX_JUDGED) {
         if evaluation.event_cost() >= limit {
             break;
         }
-        let optimum = evaluation.climbed_candidate(start, &rates.counts, &decisions);
+        let paths = evaluation.searched_paths(start, &counts);
+        let optimum = evaluation.candidate_at(paths, &levels, LevelOrigin::Climbed);
         let Some(value) = evaluation.value_coarsely(&optimum) else { break };
         judged.push(ValuedCandidate { value, ..optimum });
     }

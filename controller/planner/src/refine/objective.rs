@@ -7,6 +7,9 @@ use crate::policy::Policy;
 /// A decision is better if it gains this share; less is noise of the evaluation.
 pub(super) const LEAST_GAIN: f64 = 1e-3;
 
+/// A step of a search is better if it gains this share: small steps add up.
+pub(super) const LEAST_STEP: f64 = 1e-4;
+
 /// Candidates worse than the best by this share after the first start, and by less after more, are
 /// not simulated again,
 const RACE_MARGIN: f64 = 0.03;
@@ -65,7 +68,7 @@ impl PlanObjective {
         self.exceeds(next, best, best.value * LEAST_GAIN + price)
     }
 
-    /// Whether `next` is better than `best` by this share: small steps of a search add up.
+    /// Whether `next` is better than `best` by this share.
     pub(super) fn is_step_up(self, next: DecisionValue, best: DecisionValue, share: f64) -> bool {
         self.exceeds(next, best, best.value * share)
     }

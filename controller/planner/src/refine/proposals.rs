@@ -7,11 +7,10 @@
 //! starts where this one did and may make half as many, so that a model that promises too much is
 //! trusted less far (a trust region, as in optimisation with surrogate models).
 
-use std::rc::Rc;
-
-use super::candidates::{CandidatePaths, LevelOrigin, PathOrigin};
+use super::candidates::LevelOrigin;
 use super::local_search::{Sampler, StepBudget, make_step, search_locally};
 use super::mean_rates::VISITS_PER_EVENT;
+use super::objective::LEAST_STEP;
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate};
 
 /// Changes that the first proposal may make, and the bounds of later ones.
@@ -29,9 +28,6 @@ const LEAST_WEIGHT: f64 = 0.2;
 /// of the best so far.
 const PROMISING_SHARE: f64 = 0.995;
 
-/// A proposal is the best so far if it gains this share.
-const LEAST_STEP: f64 = 1e-4;
-
 /// Proposals in a row that are not better, after which the search ends.
 const MAX_FAILED: u32 = 40;
 
@@ -45,10 +41,9 @@ pub(super) fn search_proposals(
     start: &ValuedCandidate,
     events: u64,
 ) -> Option<ValuedCandidate> {
-    let region = &evaluation.region().jobs[..];
     let model = evaluation.model();
     let freedom = evaluation.search_freedom();
-    let mut levels = evaluation.plan_levels(start);
+    let levels = evaluation.plan_levels(start);
     let mut rates = evaluation.mean_rates(&model, start.paths(), &levels);
     rates.calibrate(&evaluation.iteration_seconds(start));
     let mut learned = rates.stretches.clone();
@@ -78,34 +73,37 @@ pub(super) fn search_proposals(
         if proposed.counts == rates.counts && proposed.levels == rates.levels {
             continue;
         }
-        region
-            .iter()
-            .zip(&proposed.levels)
-            .for_each(|(job, at)| levels[*job] = model.level_at(*at));
-        let candidate = CandidatePaths {
-            origin: PathOrigin::Searched,
-            paths: model.paths_of(&proposed.counts, start.paths()),
-            levels: vec![(LevelOrigin::Searched, levels.clone())],
-        };
-        let judged = evaluation.value_proposal(&Rc::new(candidate), PROMISING_SHARE * coarse)?;
-        // Also where the proposal is worse: that is where the model was wrong.
-        proposed.calibrate(&judged.seconds);
+        let paths = evaluation.searched_paths(start, &proposed.counts);
+        let next = evaluation.candidate_at(paths, &proposed.levels, LevelOrigin::Searched);
+        let next_coarse = evaluation.value_coarsely(&next)?.value;
+        let mut better = None;
+        // Most proposals end here, after one short run for each group.
+        if next_coarse >= PROMISING_SHARE * coarse {
+            let value = evaluation.value_finely(&next)?;
+            proposed.calibrate(&evaluation.iteration_seconds(&next));
+            let so_far = best.as_ref().unwrap_or(start);
+            better = objective
+                .is_step_up(value, so_far.value, LEAST_STEP)
+                .then_some(ValuedCandidate { value, ..next });
+        } else {
+            // Also where the proposal is worse: that is where the model was wrong.
+            proposed.calibrate(&evaluation.coarse_seconds(&next)?);
+        }
         simulations += 1;
         let weight = (1.0 / f64::from(simulations)).max(LEAST_WEIGHT);
         for (learned, new) in learned.iter_mut().zip(&proposed.stretches) {
             // A geometric mean, as stretches are factors: twice and half cancel.
             *learned = learned.powf(1.0 - weight) * new.powf(weight);
         }
-        let so_far = best.as_ref().unwrap_or(start);
-        match judged.candidate {
-            Some(next) if objective.is_step_up(next.value, so_far.value, LEAST_STEP) => {
-                (coarse, best) = (judged.coarse, Some(next));
+        match better {
+            Some(next) => {
+                (coarse, best) = (next_coarse, Some(next));
                 rates = proposed;
                 // The model was right so far from where it was calibrated, so it is trusted
                 // further.
                 (radius, failed) = ((radius * 2).min(MAX_RADIUS), 0);
             }
-            _ => radius = (radius / 2).max(LEAST_RADIUS),
+            None => radius = (radius / 2).max(LEAST_RADIUS),
         }
         rates.stretches.copy_from_slice(&learned);
         rates.settle();

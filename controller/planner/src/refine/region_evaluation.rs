@@ -6,7 +6,6 @@ use topology::LinkPath;
 
 use super::bundles::RegionModel;
 use super::candidates::{CandidatePaths, LevelOrigin, PathOrigin};
-use super::climb::ModelDecisions;
 use super::contention_group::ContentionGroup;
 use super::ecmp_expectation::EcmpExpectation;
 use super::forecast::{IterationForecast, forecast_iterations};
@@ -60,16 +59,6 @@ impl ValuedCandidate {
     fn member_levels(&self, group: &ContentionGroup) -> Vec<u8> {
         group.members.iter().map(|member| self.levels[*member]).collect()
     }
-}
-
-/// What the judge says of the proposal of a search.
-pub(super) struct ValuedProposal {
-    /// With its value from all starts; none if the coarse one is not promising.
-    pub(super) candidate: Option<ValuedCandidate>,
-    /// Its value in a coarse simulation.
-    pub(super) coarse: f64,
-    /// Seconds of an iteration of each job of the region, as far as it was simulated.
-    pub(super) seconds: Vec<f64>,
 }
 
 /// Levels of a candidate, in the order in which they are simulated.
@@ -302,7 +291,7 @@ impl<'a> RegionEvaluation<'a> {
         // communication takes beside that of the others.
         let one_level = candidate.levels.iter().find(|(of, _)| of.has_no_order());
         if let Some((_, levels)) = one_level
-            && let Some(seconds) = self.first_seconds(&candidate.paths, levels)
+            && let Some(seconds) = self.seconds_from(FIRST_START, &candidate.paths, levels)
         {
             rates.set_levels(&model.level_indices(levels));
             rates.calibrate(&seconds);
@@ -370,67 +359,25 @@ impl<'a> RegionEvaluation<'a> {
         forecast_iterations(traffic, jobs, candidate.paths(), (&levels, &[]))
     }
 
-    /// Seconds of an iteration of each job of the region from the first start; none if the model
-    /// rejects a job.
-    fn first_seconds(&mut self, paths: &[LinkPath], levels: &[u8]) -> Option<Vec<f64>> {
+    /// Seconds of an iteration of each job of the region from one start, with levels by job of the plan;
+    /// none if the model rejects a job.
+    fn seconds_from(&mut self, start: u32, paths: &[LinkPath], levels: &[u8]) -> Option<Vec<f64>> {
         let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
         for group in &*self.judge.contention_groups(paths) {
             let levels = self.member_levels(group, levels);
-            let expected = self.judge.expect_from(group, &levels, [FIRST_START])?;
-            self.note_seconds(group, expected, &mut seconds);
+            let expected = self.judge.expect_from(group, &levels, [start])?;
+            for (member, expected) in group.members.iter().zip(expected) {
+                seconds[*member] = self.seconds_of(*member, expected);
+            }
         }
         Some(seconds)
     }
 
-    /// Puts the seconds of an iteration of each member into those of all jobs of the region.
-    fn note_seconds(
-        &self,
-        group: &ContentionGroup,
-        expected: Vec<MemberExpectation>,
-        seconds: &mut [f64],
-    ) {
-        for (member, expected) in group.members.iter().zip(expected) {
-            seconds[*member] = self.seconds_of(*member, expected);
-        }
-    }
-
-    /// Judges what a search proposes, only coarsely if that finds less than `least`;
-    /// none if the model rejects a job.
-    pub(super) fn value_proposal(
-        &mut self,
-        proposal: &Rc<CandidatePaths>,
-        least: f64,
-    ) -> Option<ValuedProposal> {
-        let (origin, levels) = proposal.levels.first()?;
-        let groups = self.judge.contention_groups(&proposal.paths);
-        let levels_of: Vec<Vec<u8>> =
-            groups.iter().map(|group| self.member_levels(group, levels)).collect();
-        let mut seconds = vec![f64::INFINITY; self.region.jobs.len()];
-        let mut coarse = 0.0;
-        for (group, levels) in groups.iter().zip(&levels_of) {
-            coarse += self.judge.evaluate_levels(group, levels, COARSE_START)?.value;
-            let expected = self.judge.expect_from(group, levels, [COARSE_START])?;
-            self.note_seconds(group, expected, &mut seconds);
-        }
-        // Most proposals end here, after one short run for each group.
-        if coarse < least {
-            return Some(ValuedProposal { candidate: None, coarse, seconds });
-        }
-        let mut value = DecisionValue::NOTHING;
-        for (group, levels) in groups.iter().zip(&levels_of) {
-            let samples = self.judge.horizon.samples();
-            self.judge.simulate_ahead(group, samples.map(|sample| (&levels[..], sample)));
-            value = value.combine(self.judge.mean_value(group, levels)?);
-            let expected = self.judge.expect_members(group, levels)?;
-            self.note_seconds(group, expected, &mut seconds);
-        }
-        let candidate = ValuedCandidate {
-            candidate: Rc::clone(proposal),
-            levels: self.region.jobs.iter().map(|job| levels[*job]).collect(),
-            level_origins: vec![*origin],
-            value,
-        };
-        Some(ValuedProposal { candidate: Some(candidate), coarse, seconds })
+    /// Seconds of an iteration of each job in the coarse simulation of a candidate; none if the model
+    /// rejects a job.
+    pub(super) fn coarse_seconds(&mut self, candidate: &ValuedCandidate) -> Option<Vec<f64>> {
+        let levels = self.plan_levels(candidate);
+        self.seconds_from(COARSE_START, candidate.paths(), &levels)
     }
 
     /// What a candidate is worth in a coarse simulation; none if the model rejects a job.
@@ -462,27 +409,29 @@ impl<'a> RegionEvaluation<'a> {
         Some(sum)
     }
 
-    /// A candidate with `decisions` of the model, which has no value yet: those of `from` are the
-    /// same but for its `counts` and levels.
-    pub(super) fn climbed_candidate(
+    /// Paths with so many flows on each option of the model; flows stay where they are under `from` as
+    /// far as they can.
+    pub(super) fn searched_paths(
         &mut self,
         from: &ValuedCandidate,
         counts: &[u32],
-        (wanted_counts, levels): &ModelDecisions,
+    ) -> Rc<CandidatePaths> {
+        let paths = self.model().paths_of(counts, from.paths());
+        Rc::new(CandidatePaths { origin: PathOrigin::Searched, paths, levels: Vec::new() })
+    }
+
+    /// A candidate with levels of the model, which has no value yet.
+    pub(super) fn candidate_at(
+        &mut self,
+        candidate: Rc<CandidatePaths>,
+        levels: &[u8],
+        origin: LevelOrigin,
     ) -> ValuedCandidate {
         let model = self.model();
-        let candidate = match counts == wanted_counts {
-            true => Rc::clone(&from.candidate),
-            false => Rc::new(CandidatePaths {
-                origin: PathOrigin::Searched,
-                paths: model.paths_of(wanted_counts, from.paths()),
-                levels: Vec::new(),
-            }),
-        };
         ValuedCandidate {
             candidate,
             levels: levels.iter().map(|level| model.level_at(*level)).collect(),
-            level_origins: vec![LevelOrigin::Climbed],
+            level_origins: vec![origin],
             value: DecisionValue::NOTHING,
         }
     }
