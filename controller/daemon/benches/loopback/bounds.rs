@@ -14,14 +14,14 @@ use controller::config::{AccessRole, RawToken};
 use controller::hexadecimal::encode_hex;
 use controller::liveness::{FabricPart, PartHealth};
 use controller::{Config, ControllerHandle, RawConfig, StateEvent, northbound};
-use planner::{Flow, Job};
+use planner::Job;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep, timeout};
 use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId, Tier};
 
 use crate::attack::{AttackKind, AttackProcess, exchange};
 use crate::fleet::{self, Fleet, FleetKind};
-use crate::lab::{control, job, without_hold_down};
+use crate::lab::{control, flow, job, without_hold_down};
 use crate::samples::Samples;
 use crate::{DEADLINE, Failed};
 
@@ -170,16 +170,9 @@ async fn start_controller(fabric: &Fabric) -> Result<ControllerHandle, Failed> {
 
 /// A job of two hosts on different leaves.
 fn pair_job(fabric: &Fabric, number: u32) -> Job {
-    let [from, to] = [HostId(number % 10), HostId(10 + number % 10)];
-    let flow = |port: u16| Flow {
-        src: fabric.host(from).nics[0],
-        dst: fabric.host(to).nics[0],
-        bytes: 1e9,
-        udp_src_port: Some(0xC000 + 4 * number as u16 + port),
-        gpus: planner::FlowGpus::default(),
-        overlap_from: None,
-    };
-    job(number, [from, to].into_iter(), (0..4).map(flow))
+    let hosts = [HostId(number % 10), HostId(10 + number % 10)];
+    let nics = hosts.map(|host| fabric.host(host).nics[0]);
+    job(number, hosts.into_iter(), (0..4).map(|port| flow(nics, 4 * number + port)))
 }
 
 /// A configuration with one token for each kind of caller.
