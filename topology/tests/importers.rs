@@ -456,35 +456,6 @@ proptest! {
         prop_assert!(hosts_of(&imported.fabric) > 0);
     }
 
-    /// A file that lost or doubled a part is a fabric or an error with a field, and never a panic.
-    #[test]
-    fn damaged_files_are_read_or_refused(
-        lab in labs(),
-        cuts in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, any::<bool>()), 1..4),
-    ) {
-        let damaged = |text: String| {
-            cuts.iter().fold(text, |text, (at, length, is_doubled)| {
-                let start = at.index(text.len() + 1);
-                let end = (start + length).min(text.len());
-                let part = if *is_doubled { &text[start..end] } else { "" };
-                format!("{}{part}{part}{}", &text[..start], &text[end..])
-            })
-        };
-        let options = InventoryAssumptions::default();
-        let [devices, interfaces, cables] = &lab.netbox().map(damaged);
-        let tables = NetboxTables { devices, interfaces, cables, addresses: None };
-        for imported in [
-            import::import_containerlab(&damaged(lab.containerlab()), &options),
-            import::import_p4utils(&damaged(lab.p4utils()), &options),
-            import::import_netbox(&tables, &options),
-        ] {
-            match imported {
-                Ok(imported) => prop_assert!(!imported.fabric.switches().is_empty()),
-                Err(error) => prop_assert!(error.to_string().contains(": "), "{error}"),
-            }
-        }
-    }
-
     #[test]
     fn rows_of_lingjun_are_used_or_named(rows in prop::collection::vec((0u8..4, 0u8..40), 1..60)) {
         let lines = rows.iter().map(|(kind, host)| match kind {

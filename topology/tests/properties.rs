@@ -368,26 +368,4 @@ proptest! {
         }
         prop_assert!(imported.left_out.iter().all(|it| it.noun == "field"), "{:?}", imported.left_out);
     }
-
-    #[test]
-    fn no_text_crashes_a_reader(text in "[ -~\n]{0,200}") {
-        for format in [DocumentFormat::Toml, DocumentFormat::Yaml, DocumentFormat::Json] {
-            let _ = spec::parse_fabric(&text, format, "any");
-        }
-        let options = TierAssumptions::default();
-        let _ = import::import_lingjun(&text, &options);
-        let _ = import::import_topograph(&text, &options);
-        let assumptions = InventoryAssumptions::default();
-        let _ = import::import_containerlab(&text, &assumptions);
-        let _ = import::import_p4utils(&text, &assumptions);
-        let tables = NetboxTables {
-            devices: &text, interfaces: &text, cables: &text, addresses: Some(&text),
-        };
-        let _ = import::import_netbox(&tables, &assumptions);
-        let _ = import::import_slurm_conf(&text, &options);
-        let _ = import::import_slurm_yaml(&text, &options);
-        if let Ok(switch) = SonicSwitch::parse("any.json", &text) {
-            let _ = import::import_sonic(&[switch], &assumptions);
-        }
-    }
 }

@@ -222,13 +222,6 @@ pub struct LearnList {
     pub(crate) fields: Vec<FieldRef>,
 }
 
-impl LearnList {
-    /// The widths of the values of a digest, in order.
-    pub fn value_widths(&self) -> impl Iterator<Item = u32> {
-        self.fields.iter().map(|field| field.bits)
-    }
-}
-
 /// A field as an expression's operand or target: its slot, width and the header it lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FieldRef {

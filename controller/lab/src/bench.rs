@@ -8,7 +8,6 @@ mod faults;
 mod forwarding;
 mod packets;
 mod parallel_cases;
-mod period;
 mod queues;
 mod service_bound;
 mod slow_links;
@@ -28,7 +27,6 @@ pub(crate) enum BenchCommand {
     Faults(faults::FaultsArgs),
     Forwarding(forwarding::ForwardingArgs),
     Packets(packets::PacketsArgs),
-    Period(period::PeriodArgs),
     Queues(queues::QueuesArgs),
     ServiceBound(service_bound::ServiceBoundArgs),
     SlowLinks(slow_links::SlowLinksArgs),
@@ -44,7 +42,6 @@ pub(crate) fn run_bench(command: &BenchCommand) -> Result<(), CommandError> {
         BenchCommand::Faults(args) => faults::run_faults(args),
         BenchCommand::Forwarding(args) => forwarding::run_forwarding(args),
         BenchCommand::Packets(args) => packets::run_packets(args),
-        BenchCommand::Period(args) => period::run_period(args),
         BenchCommand::Queues(args) => queues::run_queues(args),
         BenchCommand::ServiceBound(args) => service_bound::run_service_bound(args),
         BenchCommand::SlowLinks(args) => slow_links::run_slow_links(args),

@@ -83,7 +83,15 @@ fn import_inventory(which: u8, text: &str) -> Option<()> {
             import::import_netbox(&tables, &inventory)
         }
     };
-    let fabric = imported.ok()?.fabric;
+    let fabric = match imported {
+        Ok(imported) => imported.fabric,
+        Err(error) => {
+            // It names a field, or a place.
+            assert!(error.to_string().contains(": "), "{error}");
+            return None;
+        }
+    };
+    assert!(!fabric.switches().is_empty());
     let again = Fabric::try_from(&explicit_document(&fabric));
     assert!(again.is_ok_and(|again| again == fabric));
     Some(())

@@ -110,24 +110,9 @@ impl Program {
         self.counters.get(counter.0 as usize)
     }
 
-    /// The indirect meter of this full name.
-    pub fn meter_named(&self, name: &str) -> Option<MeterIndex> {
-        self.names.meters.get(name).copied()
-    }
-
-    /// The register array of this full name.
-    pub fn register_named(&self, name: &str) -> Option<RegisterIndex> {
-        self.names.registers.get(name).copied()
-    }
-
     /// What a register array is.
     pub fn register(&self, register: RegisterIndex) -> Option<&RegisterSpec> {
         self.registers.get(register.0 as usize)
-    }
-
-    /// The parser value set of this full name.
-    pub fn value_set_named(&self, name: &str) -> Option<ValueSetIndex> {
-        self.names.value_sets.get(name).copied()
     }
 
     /// The list of fields of this full name that digests carry.

@@ -1,4 +1,5 @@
-//! Hostile input: mutated packets and mutated programs end in counts and errors, never in a panic.
+//! Hostile input: cut packets are dropped or leave once, and programs that cannot run are refused.
+//! That no input panics is tested by the targets `packets` and `programs` of `scripts/fuzz`.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -8,18 +9,8 @@ use crate::support::{ByName, FLOW, JSON, leaf};
 
 proptest! {
     #[test]
-    fn any_bytes_on_any_port_are_survived(
-        port in 0_u16..512,
-        packet in proptest::collection::vec(any::<u8>(), 0..200),
-    ) {
-        let mut leaf = leaf();
-        let out = leaf.send(port, &packet);
-        prop_assert!(out.len() <= 1);
-    }
-
-    #[test]
     fn a_real_packet_cut_and_mutated_is_survived(
-        port in prop_oneof![Just(1_u16), Just(10), Just(255)],
+        port in prop_oneof![Just(1_u16), Just(10), Just(255), Just(511)],
         keep in 0_usize..120,
         at in 0_usize..54,
         byte in any::<u8>(),
@@ -29,52 +20,15 @@ proptest! {
         packet.truncate(keep);
         let mut leaf = leaf();
         let out = leaf.send(port, &packet);
+        prop_assert!(out.len() <= 1);
         // Only the CPU port's own headers change a packet's length.
         let lengths = [keep, keep.saturating_sub(2), keep + 2];
         prop_assert!(out.iter().all(|out| lengths.contains(&out.packet.len())));
     }
 
     #[test]
-    fn a_program_with_a_replaced_part_loads_or_returns_an_error(
-        path in proptest::collection::vec(any::<prop::sample::Index>(), 1..9),
-        with in prop_oneof![
-            Just(Value::Null), Just(Value::Bool(true)), Just(Value::from(-1)),
-            Just(Value::from(1_u64 << 40)), Just(Value::from("nobody")),
-            Just(Value::Array(Vec::new())), Just(serde_json::json!({"type": "field"})),
-        ],
-    ) {
-        let mut root: Value = serde_json::from_slice(JSON).unwrap();
-        replace(&mut root, &path, with);
-        if let Ok(program) = Program::from_json(root.to_string().as_bytes()) {
-            let mut device = switch::Device::new(crate::support::config(1));
-            device.load_program(std::sync::Arc::new(program));
-            device.send(1, &FLOW.packet(100));
-        }
-    }
-
-    #[test]
     fn a_cut_program_is_refused(length in 0..JSON.len() - 2) {
         prop_assert!(matches!(Program::from_json(&JSON[..length]), Err(LoadError::Json(_))));
-    }
-}
-
-/// Walks into the value, one index per level, and replaces what it ends at.
-fn replace(value: &mut Value, path: &[prop::sample::Index], with: Value) {
-    let Some((step, rest)) = path.split_first() else {
-        *value = with;
-        return;
-    };
-    match value {
-        Value::Array(items) if !items.is_empty() => {
-            let at = step.index(items.len());
-            replace(&mut items[at], rest, with);
-        }
-        Value::Object(fields) if !fields.is_empty() => {
-            let at = step.index(fields.len());
-            let inner = fields.values_mut().nth(at).expect("the index is below the length");
-            replace(inner, rest, with);
-        }
-        _ => *value = with,
     }
 }
 

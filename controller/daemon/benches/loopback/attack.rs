@@ -9,8 +9,6 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::telemetry as proto;
-use api::telemetry::job_report::Report;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::{Child, Command};
@@ -18,9 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::Failed;
-use crate::protection::ConnectionSecurity;
 use crate::samples::Samples;
-use crate::telemetry::ReportStream;
 
 /// The argument of the process that attacks.
 pub(crate) const ATTACK: &str = "--attack";
@@ -29,9 +25,6 @@ pub(crate) const ATTACK: &str = "--attack";
 const PREVIEWS: usize = 600;
 /// Clients that send nested YAML.
 const NESTERS: usize = 3;
-/// Reporters with long names, and the bytes of their shortest name.
-const REPORTERS: usize = 63;
-const NAME_BYTES: usize = 1_900_000;
 /// Connections of each kind.
 const CONNECTIONS: usize = 2_000;
 /// Between a refusal and the next request.
@@ -49,12 +42,9 @@ pub(crate) enum AttackKind {
     NestedYaml,
     /// Connections that send nothing, or a byte a second.
     HeldConnections,
-    /// Reporters send names of 1.9 MB, and again when their stream is ended.
-    LongNames,
 }
 
-const KINDS: [(&str, AttackKind); 4] = [
-    ("long-names", AttackKind::LongNames),
+const KINDS: [(&str, AttackKind); 3] = [
     ("previews", AttackKind::Previews),
     ("nested-yaml", AttackKind::NestedYaml),
     ("held-connections", AttackKind::HeldConnections),
@@ -106,9 +96,6 @@ pub(crate) async fn attack(arguments: &[String]) -> Result<(), Failed> {
         AttackKind::HeldConnections => {
             (0..2 * CONNECTIONS).for_each(|number| drop(tasks.spawn(hold_connection(at, number))));
         }
-        AttackKind::LongNames => {
-            (0..REPORTERS).for_each(|number| drop(tasks.spawn(report_long_names(at, number))));
-        }
     }
     tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
     for refusal in refusals.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -143,20 +130,6 @@ async fn connect(at: SocketAddr, from: u8) -> Result<TcpStream, Failed> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, from)), 0))?;
     Ok(socket.connect(at).await?)
-}
-
-/// Reports windows of a job with a long name, on another stream whenever one ends.
-async fn report_long_names(at: SocketAddr, number: usize) {
-    let job = "x".repeat(NAME_BYTES + number);
-    let window = Report::Window(proto::JobWindow { job, ..proto::JobWindow::default() });
-    let report = proto::JobReport { report: Some(window) };
-    loop {
-        let opened = ReportStream::open_at(&at.to_string(), ConnectionSecurity::Clear).await;
-        if let Ok(stream) = opened {
-            while stream.send_report(report.clone()).await.is_ok() {}
-        }
-        sleep(PAUSE).await;
-    }
 }
 
 /// Asks for a preview, and again after every answer.

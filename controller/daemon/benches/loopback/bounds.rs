@@ -10,23 +10,19 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use api::telemetry as proto;
 use controller::config::{AccessRole, RawToken};
 use controller::hexadecimal::encode_hex;
 use controller::liveness::{FabricPart, PartHealth};
 use controller::{Config, ControllerHandle, RawConfig, StateEvent, northbound};
-use planner::{Flow, Job};
+use planner::Job;
 use sha2::{Digest, Sha256};
-use switch_server::p4runtime::ServiceOptions;
 use tokio::time::{Instant, sleep, timeout};
 use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId, Tier};
 
 use crate::attack::{AttackKind, AttackProcess, exchange};
 use crate::fleet::{self, Fleet, FleetKind};
-use crate::lab::{Lab, control, job, without_hold_down};
-use crate::protection::ConnectionSecurity;
+use crate::lab::{control, flow, job, without_hold_down};
 use crate::samples::Samples;
-use crate::telemetry::{ReportStream, announcement, window};
 use crate::{DEADLINE, Failed};
 
 /// How long previews are asked for, and connections are held.
@@ -63,42 +59,6 @@ pub(crate) async fn measure() -> Result<(), Failed> {
     let (watched, restarted) = tokio::join!(measured.watch(what, ATTACK, Some(held)), restarts);
     watched?;
     restarted?.print("  a leaf that restarts, until it is verified again");
-    controller.shutdown().await;
-    Ok(())
-}
-
-/// What reporters with long names cost a controller of 32 switches; whether an honest job stays.
-pub(crate) async fn measure_long_names() -> Result<(), Failed> {
-    let lab = Lab::large(ServiceOptions::default()).await?;
-    let controller = control(&lab.fabric, |_| {}).await?;
-    let mut raw = RawConfig::default();
-    raw.northbound.anyone = true;
-    let config = Config::try_from(raw)?;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let server = northbound::start_server(listener, controller.access(), &config)?;
-    let at = server.local_addr();
-    let mut honest = ReportStream::open_at(&at.to_string(), ConnectionSecurity::Clear).await?;
-    let report = |report| proto::JobReport { report: Some(report) };
-    honest.send_report(report(announcement(&lab.fabric, 1))).await?;
-    honest.next_feedback().await?;
-    let before = resident_mib()?;
-    let attack = AttackProcess::start(at, AttackKind::LongNames).await?;
-    let ends = Instant::now() + QUIET;
-    let reporting = async {
-        while Instant::now() < ends {
-            honest.send_report(report(window(1, 1e12))).await?;
-            sleep(Duration::from_secs(1)).await;
-        }
-        Ok::<_, Failed>(())
-    };
-    let (reported, memory) = tokio::join!(reporting, peak_memory(ends));
-    reported?;
-    drop(attack.end().await?);
-    println!("63 reporters send names of 1.9 MB");
-    println!("  resident memory {before} MiB before, {} MiB at most", memory?);
-    let jobs = controller.current_rollout().map_or(0, |rollout| rollout.plan.jobs.len());
-    println!("  honest jobs in the plan: {jobs} of 1");
-    server.shutdown().await;
     controller.shutdown().await;
     Ok(())
 }
@@ -210,16 +170,9 @@ async fn start_controller(fabric: &Fabric) -> Result<ControllerHandle, Failed> {
 
 /// A job of two hosts on different leaves.
 fn pair_job(fabric: &Fabric, number: u32) -> Job {
-    let [from, to] = [HostId(number % 10), HostId(10 + number % 10)];
-    let flow = |port: u16| Flow {
-        src: fabric.host(from).nics[0],
-        dst: fabric.host(to).nics[0],
-        bytes: 1e9,
-        udp_src_port: Some(0xC000 + 4 * number as u16 + port),
-        gpus: planner::FlowGpus::default(),
-        overlap_from: None,
-    };
-    job(number, [from, to].into_iter(), (0..4).map(flow))
+    let hosts = [HostId(number % 10), HostId(10 + number % 10)];
+    let nics = hosts.map(|host| fabric.host(host).nics[0]);
+    job(number, hosts.into_iter(), (0..4).map(|port| flow(nics, 4 * number + port)))
 }
 
 /// A configuration with one token for each kind of caller.
@@ -273,13 +226,8 @@ pub(crate) async fn peak_memory(ends: Instant) -> Result<u64, Failed> {
 }
 
 pub(crate) fn resident_mib() -> Result<u64, Failed> {
-    Ok(resident_kib()? / 1_024)
-}
-
-/// As [`resident_mib`], KiB.
-pub(crate) fn resident_kib() -> Result<u64, Failed> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no VmRSS")?;
-    Ok(kib.trim().parse()?)
+    Ok(kib.trim().parse::<u64>()? / 1_024)
 }

@@ -41,7 +41,7 @@ pub(crate) fn measure() -> Result<(), Failed> {
 }
 
 /// Some jobs of the input depart and return.
-pub(crate) fn measure_input(name: &str, input: PlanInput) -> Result<(), Failed> {
+fn measure_input(name: &str, input: PlanInput) -> Result<(), Failed> {
     let PlanInput { fabric, jobs } = input;
     let mut state = State::new(8, 0);
     let start = StartingState {

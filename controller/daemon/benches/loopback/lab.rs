@@ -8,7 +8,7 @@ use switch::{DeviceConfig, EmulatedNetworkBuilder, EmulatedNetworkHandle};
 use switch_server::p4runtime::{ServerHandle, ServiceOptions, serve};
 use tokio::net::TcpListener;
 use topology::clos::{self, ClosSpec};
-use topology::{Fabric, FabricParts, HostId, LinkId, Switch};
+use topology::{Fabric, FabricParts, HostId, LinkId, NicId, Switch};
 
 use crate::{DEADLINE, Failed};
 
@@ -130,15 +130,20 @@ pub(crate) fn ring(fabric: &Fabric, number: u32, hosts: u32) -> Job {
     // 5 has no factor in common with the 24 leaves, so the hosts are on different ones.
     let host = |step: u32| HostId((number * 7 + step * 5) % 24 * 4 + number % 4);
     let nic = |step: u32| fabric.host(host(step % hosts)).nics[0];
-    let flow = |step| Flow {
-        src: nic(step),
-        dst: nic(step + 1),
+    let flow = |step| flow([nic(step), nic(step + 1)], number);
+    job(number, (0..hosts).map(host), (0..hosts).map(flow))
+}
+
+/// A flow from one NIC to another, with this of the ports of RoCEv2.
+pub(crate) fn flow([src, dst]: [NicId; 2], port: u32) -> Flow {
+    Flow {
+        src,
+        dst,
         bytes: 1e9,
-        udp_src_port: Some(0xC000 + number as u16),
+        udp_src_port: Some(0xC000 + port as u16),
         gpus: planner::FlowGpus::default(),
         overlap_from: None,
-    };
-    job(number, (0..hosts).map(host), (0..hosts).map(flow))
+    }
 }
 
 /// A job that sends these flows.

@@ -13,8 +13,6 @@ mod bmv2;
 mod bounds;
 #[path = "../../../planner/examples/scale/cluster.rs"]
 mod cluster;
-#[path = "../../../planner/examples/scale/eight_nics.rs"]
-mod eight_nics;
 mod events;
 mod fleet;
 mod gnmi;
@@ -47,7 +45,7 @@ use std::time::Duration;
 type Failed = Box<dyn Error + Send + Sync>;
 
 /// What can be measured, in this order.
-const CASES: [&str; 19] = [
+const CASES: [&str; 16] = [
     "start",
     "repair",
     "port-repair",
@@ -60,9 +58,6 @@ const CASES: [&str; 19] = [
     "secured-telemetry",
     "events",
     "job-events",
-    "eight-nics",
-    "memory",
-    "long-names",
     "bounds",
     "lying",
     "wide",
@@ -129,12 +124,6 @@ async fn measure_case(case: &str) -> Result<(), Failed> {
         "secured-telemetry" => telemetry::measure(ConnectionSecurity::Secured).await,
         "events" => events::measure().await,
         "job-events" => job_events::measure(),
-        "eight-nics" => {
-            job_events::measure_input("eight NICs", eight_nics::eight_nics())?;
-            telemetry::measure_eight_nics(eight_nics::eight_nics()).await
-        }
-        "memory" => telemetry::watch_memory().await,
-        "long-names" => bounds::measure_long_names().await,
         "bounds" => bounds::measure().await,
         "lying" => lying::measure().await,
         "wide" => scale::measure(FleetKind::Wide).await,

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use controller::liveness::{FabricPart, PartHealth};
 use controller::{ChangeTiming, ControllerHandle, RawConfig, StateEvent};
-use planner::{Flow, Job, Policy};
+use planner::{Job, Policy};
 use tokio::time::{Instant, timeout};
 use topology::{Fabric, FabricNode, HostId, LinkId, SwitchId, Tier};
 
 use crate::Failed;
 use crate::bounds::resident_mib;
 use crate::fleet::{Fleet, FleetKind};
-use crate::lab::{control, job, without_hold_down, written};
+use crate::lab::{control, flow, job, without_hold_down, written};
 use crate::samples::Samples;
 
 /// Hosts of a job.
@@ -77,14 +77,8 @@ fn jobs(fabric: &Fabric) -> Vec<Job> {
     let count = hosts / JOB_HOSTS;
     let ring = |number: u32| {
         let host = |step: u32| HostId(number + step % JOB_HOSTS * count);
-        let flow = |step: u32| Flow {
-            src: fabric.host(host(step)).nics[0],
-            dst: fabric.host(host(step + 1)).nics[0],
-            bytes: 1e9,
-            udp_src_port: Some(0xC000 + (number % 0x3000) as u16),
-            gpus: planner::FlowGpus::default(),
-            overlap_from: None,
-        };
+        let nic = |step: u32| fabric.host(host(step)).nics[0];
+        let flow = |step: u32| flow([nic(step), nic(step + 1)], number % 0x3000);
         job(number, (0..JOB_HOSTS).map(host), (0..JOB_HOSTS).map(flow))
     };
     (0..count).map(ring).collect()

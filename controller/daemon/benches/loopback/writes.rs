@@ -14,13 +14,13 @@ use std::time::Duration;
 use controller::southbound::ReconcilePass;
 use controller::{ControllerHandle, RawConfig, StateEvent};
 use p4::{ForwardingPipeline, SwitchTables, TableUpdate};
-use planner::{Flow, Job};
+use planner::Job;
 use tokio::io::AsyncReadExt;
 use topology::{Fabric, HostId, SwitchId};
 
 use crate::bare::Bare;
 use crate::bmv2::SimpleSwitch;
-use crate::lab::{Lab, control, job, parts, small};
+use crate::lab::{Lab, control, flow, job, parts, small};
 use crate::protection::ConnectionSecurity;
 use crate::serving_process::ServingProcess;
 use crate::{DEADLINE, Failed};
@@ -195,14 +195,7 @@ impl Writer {
 
 /// A job with as many flows from the first leaf to the second as the switch shall hold pins.
 fn pins(fabric: &Fabric) -> Job {
-    let [from, to] = [HostId(0), HostId(2)];
-    let flow = |number| Flow {
-        src: fabric.host(from).nics[0],
-        dst: fabric.host(to).nics[0],
-        bytes: 1e9,
-        udp_src_port: Some(0xC000 + number as u16),
-        gpus: planner::FlowGpus::default(),
-        overlap_from: None,
-    };
-    job(1, [from, to].into_iter(), (0..PINS).map(flow))
+    let hosts = [HostId(0), HostId(2)];
+    let nics = hosts.map(|host| fabric.host(host).nics[0]);
+    job(1, hosts.into_iter(), (0..PINS).map(|port| flow(nics, port)))
 }

@@ -247,4 +247,4 @@ impl PipelineWiring for Arc<FabricNumbering> {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use planner::{Flow, Job, JobOverride, MeasuredSlowdown, Policy};
+use planner::{Flow, Job, JobOverride, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 use topology::{AvailabilityChange, Fabric, HostId, LinkId, NicId, Severity, SwitchId};
 
 use super::{Effects, PlanRollout, PolicyProposal, ReportedJobs, StartingState, State, StateEvent};
+use crate::pipelines::fabric::tests as pipeline_tests;
 use crate::policy_history::{PolicyContent, RevisionMetadata, TrialTerms};
 
 fn fabric() -> Fabric {
@@ -15,26 +16,7 @@ fn fabric() -> Fabric {
 }
 
 fn job(name: &str, dst: usize) -> Job {
-    let flow = Flow {
-        src: NicId(0),
-        dst: NicId::from(dst),
-        bytes: 1e9,
-        udp_src_port: Some(50_000),
-        gpus: planner::FlowGpus::default(),
-        overlap_from: None,
-    };
-    Job {
-        id: name.into(),
-        tenant: None,
-        model: None,
-        gpus: BTreeMap::from([(HostId(0), 1)]),
-        flop_per_iteration: 1e15,
-        compute_seconds: 1.0,
-        overlap_from: 1.0,
-        can_wait: false,
-        measured: MeasuredSlowdown::default(),
-        flows: vec![flow],
-    }
+    Job { id: name.into(), ..pipeline_tests::job(0, &[(0, dst, 50_000)]) }
 }
 
 fn learned() -> State {

@@ -135,11 +135,6 @@ impl ReportedProfile {
         }
         shown
     }
-
-    /// Whether no work was reported.
-    pub fn lacks_work(&self) -> bool {
-        self.stretches.0.iter().all(|stretch| stretch.flop == 0.0)
-    }
 }
 
 impl WindowSums {

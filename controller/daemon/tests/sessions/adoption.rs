@@ -13,7 +13,7 @@ use controller::pipelines::fabric::port_level_counts;
 use controller::{Config, ControllerHandle, RawConfig, StateEvent};
 use p4::entry::EntryKey;
 use p4::fabric::{PriorityLevel, table};
-use planner::{Flow, Job};
+use planner::Job;
 use topology::{NicId, SwitchId};
 
 use crate::http::ask;
@@ -76,19 +76,6 @@ fn config() -> Config {
     raw.counters.interval_ms = 20;
     raw.northbound.requests_per_second = 1_000_000;
     Config::try_from(raw).unwrap()
-}
-
-/// The flow of nobody, announced.
-fn announced(lab: &Lab) -> Job {
-    let flow = Flow {
-        src: NicId(0),
-        dst: NicId(2),
-        bytes: 1e9,
-        udp_src_port: Some(STRANGER),
-        gpus: planner::FlowGpus::default(),
-        overlap_from: None,
-    };
-    Job { flows: vec![flow], ..lab.job("announced", STRANGER) }
 }
 
 /// A lab under traffic, with jobs for all flows but the last, whose controller is served.
@@ -188,7 +175,7 @@ async fn announced_flows_take_precedence_over_adoption_rules() {
         panic!("jobs change");
     };
     let mut all = others.clone();
-    all.push(announced(&ground.busy.lab));
+    all.push(ground.busy.lab.job("announced", STRANGER));
     ground.submit(all).await;
     assert_ne!(ground.level("announced"), Some(1));
     assert_eq!(ground.level("stranger"), Some(1));

@@ -138,15 +138,10 @@ async fn a_plan_that_does_not_fit_names_its_flows_and_keeps_the_level() {
     let fabric = clos::build_clos("wide", &spec).unwrap();
     let lab = lab_of(fabric.parts().clone(), &[LEAF, SPINE]).await;
     let served = lab.served(&open_config()).await;
-    let flow = |port: u16| Flow {
-        src: NicId(64),
-        dst: NicId(65),
-        bytes: 1e9,
-        udp_src_port: Some(50_000 + port),
-        gpus: planner::FlowGpus::default(),
-        overlap_from: None,
-    };
-    let job = Job { flows: (0..260).map(flow).collect(), ..lab.job("many", 50_000) };
+    let mut job = lab.job("many", 50_000);
+    let first = Flow { src: NicId(64), dst: NicId(65), ..job.flows[0].clone() };
+    let flow = |port: u16| Flow { udp_src_port: Some(50_000 + port), ..first.clone() };
+    job.flows = (0..260).map(flow).collect();
     served.controller.submit_event(StateEvent::JobsChanged(vec![job])).await.unwrap();
     settled(&lab, &served.controller).await;
 

@@ -10,7 +10,7 @@ use controller::northbound::{
     service::{ApplyPolicyRequest, DocumentFile, NorthboundService, PreviewPolicyRequest},
 };
 use controller::{Config, ControllerHandle, PlanRollout, RawConfig, StateEvent};
-use planner::{Flow, Job, Policy};
+use planner::Policy;
 use switch::{
     ClockPace, DeviceIndex, EmulatedNetworkBuilder, EndpointHandle, EndpointIndex, EndpointOutbox,
     NetworkEndpoint, QueueLimits, WireEnd, WireIndex, WireSpec,
@@ -274,16 +274,9 @@ impl Busy {
     /// The first flows, a job each.
     pub(crate) fn jobs(&self, count: usize) -> StateEvent {
         let job = |port: &u16| {
-            let [src, dst] = ends(*port);
-            let flow = Flow {
-                src,
-                dst,
-                bytes: 1e9,
-                udp_src_port: Some(*port),
-                gpus: planner::FlowGpus::default(),
-                overlap_from: None,
-            };
-            Job { flows: vec![flow], ..self.lab.job(&format!("job{port}"), *port) }
+            let mut job = self.lab.job(&format!("job{port}"), *port);
+            [job.flows[0].src, job.flows[0].dst] = ends(*port);
+            job
         };
         StateEvent::JobsChanged(FLOWS[..count].iter().map(job).collect())
     }

@@ -1,15 +1,14 @@
 //! `crux bench queues`: what DCQCN over lossless queues does in the cases that papers show.
 //!
 //! [`case`] has topologies and flows, [`case_run`] runs one on the embedded fabric with a
-//! controller that plans levels and paths, and [`page`] draws queues and rates. Every flow sends
-//! one message at the real time scale, beside which stands when the fluid model has it end.
-//! [`ns3`] writes the same case for a simulator of others and reads what that made of it.
+//! controller that plans levels and paths. Every flow sends one message at the real time scale,
+//! beside which stands when the fluid model has it end. [`ns3`] writes the same case for a
+//! simulator of others and reads what that made of it.
 
 mod case;
 mod case_run;
 mod ns3;
 mod ns3_table;
-mod page;
 
 use comfy_table::Table;
 use serde::Serialize;
@@ -28,13 +27,13 @@ const NIC_GBPS: f64 = 100.0;
 /// Run DCQCN over lossless queues: incast, parking lot, victims, classes, rings.
 ///
 /// Hosts have NICs of 100 Gb/s. Each case prints when its flows end beside the fluid model, marks,
-/// notifications, pauses and the deepest queue; a page draws queues and rates over time.
+/// notifications, pauses and the deepest queue; JSON also has queues and rates over time.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   crux bench queues
   crux bench queues --case incast-8 --seeds 5 --format json
-  crux bench queues --page queues.html --csv queues.csv
+  crux bench queues --csv queues.csv
   crux bench queues --ns3-inputs ns3
   crux bench queues --ns3-results ns3 --ns3-csv ns3.csv --ns3-figure ns3.svg")]
 pub(crate) struct QueuesArgs {
@@ -53,9 +52,6 @@ pub(crate) struct QueuesArgs {
     /// Write the flows of every run to this file (CSV)
     #[arg(long, value_name = "FILE")]
     csv: Option<String>,
-    /// Write a page with the queues and rates of the first seed to this file (HTML)
-    #[arg(long, value_name = "FILE")]
-    page: Option<String>,
     #[command(flatten)]
     ns3: Ns3Flags,
     #[command(flatten)]
@@ -122,7 +118,6 @@ pub(crate) fn run_queues(args: &QueuesArgs) -> Result<(), CommandError> {
         measured.push(found);
     }
     files::write_requested(args.csv.as_deref(), || flows_csv(&measured))?;
-    files::write_requested(args.page.as_deref(), || page::render_page(&measured))?;
     let Ns3Flags { ns3_csv, ns3_figure, .. } = &args.ns3;
     files::write_requested(ns3_csv.as_deref(), || ns3_table::comparison_csv(&measured))?;
     files::write_requested(ns3_figure.as_deref(), || ns3_table::queue_figure(&measured))?;

@@ -39,13 +39,12 @@ const TOPO: &str = "ip,DSW,PSW,ASW
 /// An example, and what it prints.
 type Example = (&'static str, &'static str);
 
-const EXAMPLES: [Example; 25] = [
+const EXAMPLES: [Example; 24] = [
     ("crux completions bash > /etc/bash_completion.d/crux", "complete -F _crux"),
     ("crux man crux-plan | man -l -", ".TH crux-plan 1"),
     ("crux schema jobs > jobs.schema.json", "\"$schema\""),
     ("crux fabric expand lab.toml --format json > lab.json", "\"spine2\""),
     ("crux fabric import lingjun topo.csv > lingjun.json", "G6.P10.S14"),
-    ("crux bench period --seeds 20 --sample-ms 20 --format json", "\"found_seconds\""),
     ("crux fabric check lab.toml", "4 hosts"),
     ("crux fabric export qos lab.toml", "lossless"),
     ("crux policy check policy.toml", "ok"),

@@ -1,10 +1,11 @@
 //! The events between snapshots, as sentences.
 
-use planner::{Flow, Job, MeasuredSlowdown, Policy};
+use planner::{Job, Policy};
 use topology::clos::{self, ClosSpec};
 use topology::{AvailabilityChange as Change, HostId};
 
 use super::*;
+use crate::pipelines::fabric::tests as pipeline_tests;
 use crate::policy_history::{PolicyHistory, RevisionMetadata};
 use crate::state::{ReportedJobs, StartingState, State, StateEvent};
 
@@ -55,25 +56,8 @@ impl TestState {
 }
 
 fn job(name: &str, port: u16) -> Job {
-    Job {
-        id: name.into(),
-        tenant: None,
-        model: None,
-        gpus: BTreeMap::from([(HostId(0), 1), (HostId(2), 1)]),
-        flop_per_iteration: 1e15,
-        compute_seconds: 1.0,
-        overlap_from: 1.0,
-        can_wait: false,
-        measured: MeasuredSlowdown::default(),
-        flows: vec![Flow {
-            src: NicId(0),
-            dst: NicId(2),
-            bytes: 1e9,
-            udp_src_port: Some(port),
-            gpus: planner::FlowGpus::default(),
-            overlap_from: None,
-        }],
-    }
+    let gpus = BTreeMap::from([(HostId(0), 1), (HostId(2), 1)]);
+    Job { id: name.into(), gpus, ..pipeline_tests::job(0, &[(0, 2, port)]) }
 }
 
 fn contains(events: &[String], expected: &str) -> bool {

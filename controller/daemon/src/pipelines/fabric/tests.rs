@@ -27,7 +27,7 @@ use crate::pipelines::{FabricWiring, lower_plan};
 
 /// A job named by its number, with flows between NICs: (source, destination, UDP source port, 0 for
 /// none).
-pub(in crate::pipelines) fn job(number: usize, flows: &[(usize, usize, u16)]) -> Job {
+pub(crate) fn job(number: usize, flows: &[(usize, usize, u16)]) -> Job {
     let flow = |&(src, dst, udp_src_port): &(usize, usize, u16)| Flow {
         src: NicId::from(src),
         dst: NicId::from(dst),

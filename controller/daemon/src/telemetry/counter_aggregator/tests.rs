@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use p4::fabric::{self, PORT_LEVEL, PortNumber, PriorityLevel, REFUSED, Refusal, table};
-use planner::{MeasuredSlowdown, PlanInput, Policy};
+use planner::{PlanInput, Policy};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 
 use super::*;
 use crate::config::Config;
 use crate::pipelines::FabricWiring;
+use crate::pipelines::fabric::tests as pipeline_tests;
 
 /// A fabric with one job of two flows, and its counters.
 struct Ground {
@@ -27,26 +28,12 @@ impl Ground {
     fn under(policy: &Policy) -> Self {
         let fabric = clos::build_clos("lab", &ClosSpec::default()).unwrap();
         let host = |name: &str| fabric.host_named(name).unwrap();
-        let nic = |name| fabric.host(host(name)).nics[0];
-        let flow = |src, dst| planner::Flow {
-            src: nic(src),
-            dst: nic(dst),
-            bytes: 1e9,
-            udp_src_port: Some(50_000),
-            gpus: planner::FlowGpus::default(),
-            overlap_from: None,
-        };
+        let nic = |name| fabric.host(host(name)).nics[0].index();
+        let flow = |src, dst| (nic(src), nic(dst), 50_000);
         let job = planner::Job {
             id: "gpt".into(),
-            tenant: None,
-            model: None,
             gpus: [(host("h1"), 8), (host("h9"), 8)].into(),
-            flop_per_iteration: 1e15,
-            compute_seconds: 1.0,
-            overlap_from: 1.0,
-            can_wait: false,
-            measured: MeasuredSlowdown::default(),
-            flows: vec![flow("h1", "h9"), flow("h9", "h1")],
+            ..pipeline_tests::job(0, &[flow("h1", "h9"), flow("h9", "h1")])
         };
         let input = PlanInput { fabric: fabric.clone(), jobs: vec![job] };
         let (input, policy) = policy.with_adopted_jobs(input);
