@@ -28,7 +28,7 @@ impl P4Info {
     /// use std::num::NonZeroU32;
     /// use p4::{ForwardingPipeline, fabric};
     ///
-    /// let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    /// let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     /// let flow = fabric::FlowKey::for_roce([10, 0, 1, 1], [10, 0, 2, 1], 49152);
     /// let job = NonZeroU32::new(7).unwrap();
     /// let pin = fabric::flow_pin(fabric::PinPoint::Transit, &flow, 2, job).unwrap();

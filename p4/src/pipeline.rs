@@ -5,11 +5,12 @@
 //! not compare them) and then refuse entries one by one.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::artefacts::{FABRIC, SAI};
+use crate::artefacts::{CompiledProgram, FABRIC, SAI};
 use crate::p4info::{FieldInfo, MatchKind, P4Info, P4InfoError, ValueType};
 
 /// The type of a parameter that the switch translates.
@@ -81,15 +82,22 @@ impl ForwardingPipeline {
         Ok(Self { p4info: P4Info::parse(p4info)?, device_config: Vec::new(), cookie })
     }
 
-    /// `sai.p4`, from the embedded artefacts.
-    pub fn embedded_sai() -> Self {
-        Self::new(SAI.p4info, SAI.json).expect("a test loads the same artefacts")
+    /// `sai.p4`, from the embedded artefacts, which are read once.
+    pub fn embedded_sai() -> &'static Self {
+        static PROGRAM: LazyLock<ForwardingPipeline> = LazyLock::new(|| embedded_program(SAI));
+        &PROGRAM
     }
 
-    /// `fabric.p4`, from the embedded artefacts.
-    pub fn embedded_fabric() -> Self {
-        Self::new(FABRIC.p4info, FABRIC.json).expect("a test loads the same artefacts")
+    /// `fabric.p4`, from the embedded artefacts, which are read once.
+    pub fn embedded_fabric() -> &'static Self {
+        static PROGRAM: LazyLock<ForwardingPipeline> = LazyLock::new(|| embedded_program(FABRIC));
+        &PROGRAM
     }
+}
+
+fn embedded_program(compiled: CompiledProgram) -> ForwardingPipeline {
+    ForwardingPipeline::new(compiled.p4info, compiled.json)
+        .expect("a test loads the same artefacts")
 }
 
 impl PartialEq for ForwardingPipeline {

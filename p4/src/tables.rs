@@ -270,8 +270,8 @@ mod tests {
     use std::num::NonZeroU32;
     use std::sync::LazyLock;
 
-    static P4INFO: LazyLock<P4Info> =
-        LazyLock::new(|| ForwardingPipeline::embedded_fabric().p4info);
+    static P4INFO: LazyLock<&P4Info> =
+        LazyLock::new(|| &ForwardingPipeline::embedded_fabric().p4info);
 
     /// Few keys and few values, so that two tables often share them.
     fn entry() -> impl Strategy<Value = TableEntry> {

@@ -153,8 +153,8 @@ mod tests {
     use crate::fabric::{self, PortNumber};
     use crate::{ForwardingPipeline, diff_tables};
 
-    static P4INFO: LazyLock<P4Info> =
-        LazyLock::new(|| ForwardingPipeline::embedded_fabric().p4info);
+    static P4INFO: LazyLock<&P4Info> =
+        LazyLock::new(|| &ForwardingPipeline::embedded_fabric().p4info);
 
     /// Tables by letter in the order of writes, and the runs that these updates make.
     fn check(updates: &[(UpdateKind, char)], runs: &[usize]) {

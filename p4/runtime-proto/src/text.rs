@@ -3,7 +3,9 @@
 //! The decision: it is read here, once, by the descriptors that are embedded for it; prost itself
 //! knows no text format.
 
-use prost_reflect::{DescriptorPool, DynamicMessage};
+use std::sync::LazyLock;
+
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
 use crate::FILE_DESCRIPTOR_SET;
 use crate::config_v1::P4Info;
@@ -25,9 +27,12 @@ impl P4Info {
     /// # Errors
     /// The text is not that of a P4Info message.
     pub fn from_text(text: &str) -> Result<Self, TextError> {
-        let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("our descriptors are valid");
-        let kind = pool.get_message_by_name("p4.config.v1.P4Info");
-        let kind = kind.expect("our descriptors hold P4Info");
-        Ok(DynamicMessage::parse_text_format(kind, text)?.transcode_to()?)
+        // Decoding the descriptors takes longer than reading the text, hence once for a process.
+        static KIND: LazyLock<MessageDescriptor> = LazyLock::new(|| {
+            let pool =
+                DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("our descriptors are valid");
+            pool.get_message_by_name("p4.config.v1.P4Info").expect("our descriptors hold P4Info")
+        });
+        Ok(DynamicMessage::parse_text_format(KIND.clone(), text)?.transcode_to()?)
     }
 }

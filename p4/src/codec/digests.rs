@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_digest_is_that_of_the_program() {
-        let message = ForwardingPipeline::embedded_fabric().p4info.message;
+        let message = ForwardingPipeline::embedded_fabric().p4info.message.clone();
         let [digest] = &message.digests[..] else { panic!("one digest") };
         let preamble = digest.preamble.as_ref().unwrap();
         assert_eq!((preamble.id, &*preamble.name), (ROCE_FLOW_DIGEST, "roce_flow_t"));

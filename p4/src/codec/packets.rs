@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_headers_are_those_of_the_program() {
-        let p4info = ForwardingPipeline::embedded_fabric().p4info;
+        let p4info = &ForwardingPipeline::embedded_fabric().p4info;
         let fields = |header: &str| -> Vec<_> {
             let fields = p4info.packet_header(header).iter();
             fields.map(|field| (field.id, field.name.clone())).collect()
@@ -101,14 +101,14 @@ mod tests {
 
     #[test]
     fn ports_of_sai_are_named_by_their_numbers() {
-        let p4info = ForwardingPipeline::embedded_sai().p4info;
+        let p4info = &ForwardingPipeline::embedded_sai().p4info;
         let target = PacketOutTarget::Port(PortNumber::new(300).unwrap());
-        let sent = encode_packet_out(&p4info, PacketOut { target, payload: vec![7] });
+        let sent = encode_packet_out(p4info, PacketOut { target, payload: vec![7] });
         assert_eq!(sent.metadata[0].value, b"300");
         let read = |name: &[u8]| {
             let value = name.to_vec();
             let metadata = vec![p4rt::PacketMetadata { metadata_id: INGRESS_PORT, value }];
-            let read = decode_packet_in(&p4info, p4rt::PacketIn { payload: vec![7], metadata });
+            let read = decode_packet_in(p4info, p4rt::PacketIn { payload: vec![7], metadata });
             read.map(|packet| packet.ingress_port.number())
         };
         assert_eq!(read(b"300"), Ok(300));

@@ -14,7 +14,7 @@ use crate::entry::{
 use crate::p4info::{ActionInfo, FieldInfo, MatchField, MatchKind, P4Info, TableInfo};
 use crate::sdn_string::{FieldValue, SdnString};
 
-static P4INFO: LazyLock<P4Info> = LazyLock::new(|| ForwardingPipeline::embedded_sai().p4info);
+static P4INFO: LazyLock<&P4Info> = LazyLock::new(|| &ForwardingPipeline::embedded_sai().p4info);
 
 /// Strings of any characters, empty ones and the longest among them.
 fn text() -> impl Strategy<Value = SdnString> {

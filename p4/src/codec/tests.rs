@@ -50,18 +50,18 @@ fn samples() -> impl Iterator<Item = TableEntry> {
 
 #[test]
 fn written_documents_read_back_unchanged() {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     for entry in samples() {
-        assert_eq!(decode_entry(&p4info, &encode_entry(&entry)), Ok(entry.clone()));
-        assert_eq!(decode_entry(&p4info, &padded(&entry)), Ok(entry.clone()));
-        let read = decode_tables(&p4info, &entities([padded(&entry)]));
+        assert_eq!(decode_entry(p4info, &encode_entry(&entry)), Ok(entry.clone()));
+        assert_eq!(decode_entry(p4info, &padded(&entry)), Ok(entry.clone()));
+        let read = decode_tables(p4info, &entities([padded(&entry)]));
         assert_eq!(read, Ok(SwitchTables::from_iter([entry])));
     }
 }
 
 #[test]
 fn entries_and_defaults_of_the_program_are_not_read() {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     let row = fabric::port_down(PortNumber::CPU);
     let constant = p4rt::TableEntry { is_const: true, ..encode_entry(&row) };
     let default_of = |table: TableId, action: ActionCall| {
@@ -74,7 +74,7 @@ fn entries_and_defaults_of_the_program_are_not_read() {
         default_of(fabric::table::SWITCH_SALT, no_salt),
         default_of(fabric::table::DST_LEAF, drop),
     ]);
-    assert_eq!(decode_tables(&p4info, &programs_own), Ok(SwitchTables::default()));
+    assert_eq!(decode_tables(p4info, &programs_own), Ok(SwitchTables::default()));
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn default_actions_are_only_modified() {
 
 #[test]
 fn every_table_is_read_and_every_default_that_can_be_set() {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
-    let reads = encode_scope_read(&p4info, &TableScope::whole_tables(p4info.table_ids()));
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
+    let reads = encode_scope_read(p4info, &TableScope::whole_tables(p4info.table_ids()));
     let entries: Vec<_> = table_entries(&reads).collect();
     let defaults: Vec<_> = entries.iter().filter(|entry| entry.is_default_action).collect();
     assert_eq!(entries.len(), 39);
@@ -117,8 +117,8 @@ fn nonsense_is_refused_by_name() {
     let check = |change: &dyn Fn(&mut p4rt::TableEntry), expected: &str| {
         let mut entry = encode_entry(&pin);
         change(&mut entry);
-        let p4info = ForwardingPipeline::embedded_fabric().p4info;
-        let error = decode_tables(&p4info, &entities([entry])).unwrap_err();
+        let p4info = &ForwardingPipeline::embedded_fabric().p4info;
+        let error = decode_tables(p4info, &entities([entry])).unwrap_err();
         assert_eq!(error.to_string(), expected);
     };
     check(&|entry| entry.action = None, "action is missing");
@@ -146,8 +146,8 @@ fn counters_are_read_by_key_and_by_index() {
     let data = p4rt::CounterData { byte_count: 1500, packet_count: 2 };
     let counted = p4rt::TableEntry { counter_data: Some(data), ..encode_entry(&pin) };
     let count = CounterValue { packets: 2, bytes: 1500 };
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
-    let read = decode_row_counter(&p4info, &entities([counted])[0]);
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
+    let read = decode_row_counter(p4info, &entities([counted])[0]);
     assert_eq!(read, Ok(Some(((*pin.key).clone(), count))));
 
     let cell = wrap_entity(Kind::CounterEntry(p4rt::CounterEntry {
@@ -170,14 +170,14 @@ fn packets_carry_their_ports() {
         ),
         (PacketOutTarget::Tables, [metadata(1, &[0]), metadata(2, &[1])]),
     ];
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     for (target, expected) in cases {
         let packet = PacketOut { target, payload: vec![1, 2] };
-        assert_eq!(encode_packet_out(&p4info, packet).metadata, expected);
+        assert_eq!(encode_packet_out(p4info, packet).metadata, expected);
     }
     let packet_in = |metadata| {
         let payload = vec![1, 2];
-        decode_packet_in(&p4info, p4rt::PacketIn { payload, metadata })
+        decode_packet_in(p4info, p4rt::PacketIn { payload, metadata })
     };
     let packet = packet_in(vec![metadata(1, &[0, 3]), metadata(2, &[0])]).unwrap();
     assert_eq!(packet.ingress_port.number(), 3);

@@ -10,7 +10,7 @@ use crate::entry::{ActionSpec, EntryKey, FieldMatch};
 use crate::p4info::{ValueFormat, ValueType};
 use crate::sdn_string::SdnString;
 
-static SAI: LazyLock<P4Info> = LazyLock::new(|| ForwardingPipeline::embedded_sai().p4info);
+static SAI: LazyLock<&P4Info> = LazyLock::new(|| &ForwardingPipeline::embedded_sai().p4info);
 
 /// One field of every kind of match, of 8 bits, and a string.
 fn fields() -> Vec<MatchField> {
@@ -221,7 +221,7 @@ fn violations_quote_the_clause() {
 
 #[test]
 fn rows_of_our_own_program_are_allowed() {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     for (entry, text) in crate::fabric::tests::samples() {
         assert_eq!(p4info.check_constraints(&entry), Ok(()), "{text}");
     }

@@ -226,7 +226,7 @@ fn samples_of_ports() -> Vec<(TableEntry, &'static str)> {
 
 #[test]
 fn ids_and_names_are_those_of_the_program() {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     for (id, name) in table::ALL {
         assert_eq!(p4info.table(*id).unwrap().name, name.to_lowercase());
     }
@@ -242,10 +242,10 @@ fn ids_and_names_are_those_of_the_program() {
 
 #[test]
 fn every_table_has_a_constructor_whose_entries_fit_it() {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     for (entry, text) in samples() {
         assert_eq!(p4info.display(&entry).to_string(), text);
-        assert_fits(&p4info, &entry, text);
+        assert_fits(p4info, &entry, text);
     }
     for table in p4info.tables() {
         let covered = samples().iter().any(|(entry, _)| entry.key.table == table.id);
@@ -255,7 +255,7 @@ fn every_table_has_a_constructor_whose_entries_fit_it() {
 
 #[test]
 fn the_order_of_writes_follows_the_references() {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     let rank = |id| p4info.table(id).unwrap().rank;
     let behind = [
         (table::DST_LEAF, table::ECMP_GROUP),
@@ -284,7 +284,7 @@ fn values_out_of_range_are_refused() {
 
 #[test]
 fn cells_of_the_counters_by_port_fit_them() {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     assert_eq!(port_level_index(port(511), level(7)), 4095);
     assert_eq!(refusal_index(port(511), Refusal::Foreign), 4092);
     for counter in [PORT_LEVEL, REFUSED] {
@@ -346,7 +346,7 @@ fn assert_fits(p4info: &P4Info, entry: &TableEntry, text: &str) {
 /// An address is sent to leaves after the paths there, which `@refers_to` alone does not say.
 #[test]
 fn what_sends_packets_to_leaves_is_written_after_the_paths_there() {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     let rank = |table| p4info.table(table).unwrap().rank;
     assert!(rank(table::ECMP_GROUP) < rank(table::PATH));
     assert!(rank(table::PATH) < rank(table::DST_LEAF));

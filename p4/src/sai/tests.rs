@@ -1,14 +1,14 @@
 //! Rows of every table that plans need, as they are shown and allowed, and the order of tables.
 
 use super::*;
-use crate::{ForwardingPipeline, P4Info};
+use crate::ForwardingPipeline;
 
 fn check(entry: &TableEntry, expected: &str) {
-    let p4info = ForwardingPipeline::embedded_sai().p4info;
+    let p4info = &ForwardingPipeline::embedded_sai().p4info;
     assert_eq!(p4info.display(entry).to_string(), expected);
     assert_eq!(p4info.check_constraints(entry), Ok(()));
     let encoded = crate::codec::encode_entry(entry);
-    assert_eq!(crate::codec::decode_entry(&p4info, &encoded).as_ref(), Ok(entry));
+    assert_eq!(crate::codec::decode_entry(p4info, &encoded).as_ref(), Ok(entry));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn pins_and_levels_are_shown_and_allowed() {
 
 #[test]
 fn ids_are_those_of_the_program() {
-    let p4info = ForwardingPipeline::embedded_sai().p4info;
+    let p4info = &ForwardingPipeline::embedded_sai().p4info;
     for (id, name) in table::ALL {
         let name = format!("{}_table", name.to_lowercase());
         assert_eq!(p4info.table_named(&name).unwrap().id, *id);
@@ -96,7 +96,7 @@ fn ids_are_those_of_the_program() {
 /// A port is sent to its VRF after the routes in there, which `@refers_to` alone does not say.
 #[test]
 fn what_sends_packets_into_a_vrf_is_written_last() {
-    let p4info: P4Info = ForwardingPipeline::embedded_sai().p4info;
+    let p4info = &ForwardingPipeline::embedded_sai().p4info;
     let rank = |table| p4info.table(table).unwrap().rank;
     assert!(rank(table::VRF) < rank(table::IPV4));
     assert!(rank(table::WCMP_GROUP) < rank(table::IPV6));

@@ -1,7 +1,5 @@
 //! What switches send to a controller: answers to reads, packets, digests, errors of writes.
 
-use std::sync::LazyLock;
-
 use controller::discovery::parse_sender;
 use controller::discovery::probe::{LinkProbe, ProbeKey};
 use controller::southbound::ReadBudget;
@@ -15,12 +13,6 @@ use tonic::{Code, Status};
 
 /// The key that probes are signed with.
 const PROBE_KEY: [u8; 32] = [7; 32];
-
-fn fabric_pipeline() -> &'static ForwardingPipeline {
-    static PIPELINE: LazyLock<ForwardingPipeline> =
-        LazyLock::new(ForwardingPipeline::embedded_fabric);
-    &PIPELINE
-}
 
 /// A byte that chooses the message, then the message as it is encoded.
 pub(crate) fn switch_messages(data: &[u8]) -> Option<()> {
@@ -48,7 +40,7 @@ pub(crate) fn switch_messages(data: &[u8]) -> Option<()> {
 
 fn decode_read(bytes: &[u8]) -> Option<()> {
     let mut entities = Vec::new();
-    let info = &fabric_pipeline().p4info;
+    let info = &ForwardingPipeline::embedded_fabric().p4info;
     let mut budget = ReadBudget::new(info, bytes.len(), &[]);
     let taken = budget.take_message(Bytes::copy_from_slice(bytes), &mut |entity| {
         entities.push(entity);
@@ -72,7 +64,7 @@ fn decode_stream_message(bytes: &[u8]) -> Option<()> {
     use p4rt::stream_message_response::Update;
     match p4rt::StreamMessageResponse::decode(bytes).ok()?.update? {
         Update::Packet(packet) => {
-            let info = &fabric_pipeline().p4info;
+            let info = &ForwardingPipeline::embedded_fabric().p4info;
             decode_frame(&codec::decode_packet_in(info, packet).ok()?.payload);
         }
         Update::Digest(list) => drop(codec::decode_digest_list(&list)?),

@@ -77,8 +77,8 @@ fn different(
     before: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     after: &BTreeMap<SwitchId, Arc<SwitchTables>>,
 ) -> u64 {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     let pairs = after.iter().filter_map(|(switch, after)| Some((before.get(switch)?, after)));
-    let updates = pairs.map(|(before, after)| p4::diff_tables(&p4info, after, before).len() as u64);
+    let updates = pairs.map(|(before, after)| p4::diff_tables(p4info, after, before).len() as u64);
     updates.sum()
 }

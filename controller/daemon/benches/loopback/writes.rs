@@ -102,9 +102,9 @@ async fn compare(
         ours.push(added.write, removed.write);
         updates = added.updates;
 
-        let p4info = ForwardingPipeline::embedded_fabric().p4info;
+        let p4info = &ForwardingPipeline::embedded_fabric().p4info;
         let [add, remove] = [(&with, &without), (&without, &with)]
-            .map(|(wanted, held)| p4::diff_tables(&p4info, wanted, held));
+            .map(|(wanted, held)| p4::diff_tables(p4info, wanted, held));
         let client = Bare::connect(fabric.switch(LEAF), 2 * round + 1, protection).await?;
         // A task, as the controller's session is: what runs on the main thread has a thread more.
         let written = tokio::spawn(write_twice(client, add, remove)).await?;

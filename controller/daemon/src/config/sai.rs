@@ -74,7 +74,7 @@ mod tests {
         let (p4info, json) = (p4::artefacts::SAI.p4info, p4::artefacts::SAI.json);
         assert_eq!(load(None, None).unwrap(), None);
         let whole = load(Some(p4info), Some(json)).unwrap();
-        assert_eq!(whole, Some(ForwardingPipeline::embedded_sai()));
+        assert_eq!(whole.as_ref(), Some(ForwardingPipeline::embedded_sai()));
         let alone = load(Some(p4info), None).unwrap().unwrap();
         assert!(alone.device_config.is_empty());
         assert_ne!(Some(alone), whole);

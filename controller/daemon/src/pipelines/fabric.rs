@@ -30,7 +30,7 @@ mod switch_salt;
 mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use p4::codec::{PacketOut, PacketOutTarget};
 use p4::entry::{EntryKey, TableEntry, TableId};
@@ -95,8 +95,6 @@ const PINS: [TableId; 6] = [
     table::TRANSIT_QP_PIN6,
 ];
 
-static PROGRAM: LazyLock<ForwardingPipeline> = LazyLock::new(ForwardingPipeline::embedded_fabric);
-
 /// Tables by which the program is recognized, whatever its version.
 const OWN_TABLES: [TableId; 3] = [table::DST_LEAF, table::PATH, table::FLOW_PIN];
 
@@ -110,7 +108,7 @@ impl SwitchPipeline for FabricPipeline {
     }
 
     fn program(&self) -> &'static ForwardingPipeline {
-        &PROGRAM
+        ForwardingPipeline::embedded_fabric()
     }
 
     fn recognizes(&self, tables: &BTreeSet<TableId>) -> bool {

@@ -116,7 +116,7 @@ pub fn select_program(program: &Arc<ForwardingPipeline>) -> Result<(), ProgramIn
 }
 
 fn program() -> &'static ForwardingPipeline {
-    PROGRAM.get_or_init(|| Arc::new(ForwardingPipeline::embedded_sai()))
+    PROGRAM.get_or_init(|| Arc::new(ForwardingPipeline::embedded_sai().clone()))
 }
 
 impl SaiBudget {

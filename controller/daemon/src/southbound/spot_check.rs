@@ -52,7 +52,7 @@ mod tests {
         let down = (1..=ports).map(|port| fabric::port_down(PortNumber::new(port).unwrap()));
         let held: SwitchTables = down.collect();
         let first = held.iter().next().unwrap().0.table;
-        let p4info = p4::ForwardingPipeline::embedded_fabric().p4info;
+        let p4info = &p4::ForwardingPipeline::embedded_fabric().p4info;
         let others = p4info.table_ids().into_iter().filter(|table| *table != first);
         let tables: Vec<TableId> = [first].into_iter().chain(others.take(4)).collect();
         let mut cursor = CheckCursor::default();

@@ -32,11 +32,10 @@ async fn simple_switch_goes_from_empty_to_verified_and_a_job_costs_its_own_entri
     let jobs = vec![lab.job("a", 50_000), lab.job("b", 50_001)];
     controller.submit_event(StateEvent::JobsChanged(jobs)).await.unwrap();
     let arrival = verified(&lab, &controller).await;
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     let desired = controller.desired_tables();
     let updates = desired.tables.iter();
-    let updates =
-        updates.map(|(switch, to)| diff_tables(&p4info, to, &tables[switch]).len() as u64);
+    let updates = updates.map(|(switch, to)| diff_tables(p4info, to, &tables[switch]).len() as u64);
     let updates: u64 = updates.sum();
     assert!((1..20).contains(&updates), "{updates}");
     assert_eq!(written(&controller) - before, updates);

@@ -73,7 +73,7 @@ async fn a_foreign_write_is_seen_within_a_second_on_average() {
 
     let embedded = ForwardingPipeline::embedded_fabric();
     let begun = Instant::now();
-    intruder.push(&embedded).await;
+    intruder.push(embedded).await;
     first_leaf(&controller, |line| line.drifted > u64::from(WRITES)).await;
     println!("emptied tables are seen after {:?}", begun.elapsed());
     controller.shutdown().await;
@@ -84,7 +84,7 @@ async fn the_policy_can_keep_foreign_entries() {
     for policy in [ForeignEntryPolicy::Delete, ForeignEntryPolicy::Report] {
         let lab = Lab::new().await;
         let mut other = intruder(&lab, "").await;
-        other.push(&ForwardingPipeline::embedded_fabric()).await;
+        other.push(ForwardingPipeline::embedded_fabric()).await;
         other.write(UpdateKind::Insert, foreign_entry()).await;
         drop(other);
         let controller = lab.control(|raw| raw.reconcile.foreign = policy).await;
@@ -111,7 +111,7 @@ async fn another_pipeline_is_replaced_and_entries_are_kept() {
 
     // The same tables in a program of another name.
     let mut other = intruder(&lab, "").await;
-    let mut program = ForwardingPipeline::embedded_fabric();
+    let mut program = ForwardingPipeline::embedded_fabric().clone();
     program.cookie ^= 1;
     other.push(&program).await;
     other.write(UpdateKind::Insert, foreign_entry()).await;

@@ -97,7 +97,7 @@ async fn after_a_survey_a_controller_can_come_back_with_the_election_id_it_had()
         drop(other_controller(&lab, election).await);
         assert_eq!(survey(&lab).await, "", "{dialect:?}");
         let mut back = other_controller(&lab, election).await;
-        back.push(&ForwardingPipeline::embedded_fabric()).await;
+        back.push(ForwardingPipeline::embedded_fabric()).await;
     }
 }
 

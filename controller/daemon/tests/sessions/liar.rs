@@ -101,7 +101,7 @@ fn stream_error() -> p4rt::StreamMessageResponse {
     p4rt::StreamMessageResponse { update: Some(FromSwitch::Error(error)) }
 }
 
-static P4INFO: LazyLock<P4Info> = LazyLock::new(|| ForwardingPipeline::embedded_fabric().p4info);
+static P4INFO: LazyLock<&P4Info> = LazyLock::new(|| &ForwardingPipeline::embedded_fabric().p4info);
 
 /// A row of a table with as much as it may have, and unlike the rows of other `index`es.
 fn invent_row(table: TableId, index: u32) -> p4rt::Entity {
@@ -164,7 +164,7 @@ impl P4Runtime for LyingSwitch {
         &self,
         _: Request<p4rt::GetForwardingPipelineConfigRequest>,
     ) -> Result<Response<p4rt::GetForwardingPipelineConfigResponse>, Status> {
-        let config = codec::encode_pipeline(&ForwardingPipeline::embedded_fabric());
+        let config = codec::encode_pipeline(ForwardingPipeline::embedded_fabric());
         Ok(Response::new(p4rt::GetForwardingPipelineConfigResponse { config: Some(config) }))
     }
 

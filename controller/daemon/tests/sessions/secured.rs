@@ -58,7 +58,7 @@ async fn switches_are_programmed_over_mutual_tls() {
     all_hold(&controller).await;
     let first = &SwitchTarget::all_in_fabric(&lab.fabric)[0];
     let client = SwitchClient::connect(&first.address, &limits).await.unwrap();
-    let held = client.read_all_tables(&ForwardingPipeline::embedded_fabric()).await.unwrap();
+    let held = client.read_all_tables(ForwardingPipeline::embedded_fabric()).await.unwrap();
     assert_eq!(held, *controller.desired_tables().tables[&SwitchId(0)]);
     controller.shutdown().await;
 }

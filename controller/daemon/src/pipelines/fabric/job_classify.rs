@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 
+use p4::ForwardingPipeline;
 use p4::entry::{EntryKey, TableEntry, TableId};
 use p4::fabric::{self, IpVersion, JobMatch, PortNumber};
 use planner::{Plan, PlannedFlow};
@@ -187,7 +188,8 @@ struct TableRoom(BTreeMap<TableId, u64>);
 impl TableRoom {
     /// Takes the room of a row, if there is any.
     fn takes(&mut self, table: TableId) -> bool {
-        let size = || super::PROGRAM.p4info.table(table).map_or(0, |table| table.size);
+        let p4info = &ForwardingPipeline::embedded_fabric().p4info;
+        let size = || p4info.table(table).map_or(0, |table| table.size);
         let left = self.0.entry(table).or_insert_with(size);
         let fits = *left > 0;
         *left = left.saturating_sub(1);

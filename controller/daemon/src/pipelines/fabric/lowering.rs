@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use p4::entry::TableId;
 use p4::fabric::PortNumber;
-use p4::{SwitchTables, TableUpdate, diff_entries};
+use p4::{ForwardingPipeline, SwitchTables, TableUpdate, diff_entries};
 use planner::Plan;
 use topology::{Fabric, NicId, RouteChange, SwitchId};
 
@@ -21,7 +21,7 @@ use super::numbering::FabricNumbering;
 use super::plan_index::PlanIndex;
 use super::route_rows::{self, NicWays, RouteRows};
 use super::switch_context::{LoweringContext, NicPath, SwitchContext};
-use super::{OWN_ROWS, PROGRAM, liveness};
+use super::{OWN_ROWS, liveness};
 use crate::pipeline::PipelineLowering;
 use crate::pipelines::switch_routes::{MovedNic, SwitchRoutes};
 
@@ -50,7 +50,7 @@ struct LoweredSwitch {
 impl FabricLowering {
     /// Nothing is lowered yet.
     pub(super) fn new(wiring: Arc<FabricNumbering>) -> Self {
-        let tables = PROGRAM.p4info.table_ids().into_iter();
+        let tables = ForwardingPipeline::embedded_fabric().p4info.table_ids().into_iter();
         Self {
             routes: SwitchRoutes::new(wiring.unharmed()),
             wiring,

@@ -97,7 +97,7 @@ fn shown(
     tables: &BTreeMap<SwitchId, Arc<SwitchTables>>,
     switch: &str,
 ) -> Vec<String> {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     let tables = &tables[&fabric.switch_named(switch).unwrap()];
     let known = [
         table::DSCP_LEVEL,

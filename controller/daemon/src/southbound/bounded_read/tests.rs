@@ -23,8 +23,8 @@ fn encode(entities: Vec<p4rt::Entity>) -> Bytes {
 
 /// The entities that are taken from messages, or why they are refused.
 fn take_all(messages: impl IntoIterator<Item = Bytes>) -> Result<Vec<p4rt::Entity>, String> {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
-    let mut budget = ReadBudget::new(&p4info, BYTES_MAX, &[]);
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
+    let mut budget = ReadBudget::new(p4info, BYTES_MAX, &[]);
     let mut taken = Vec::new();
     for message in messages {
         let mut take = |entity| {
@@ -64,10 +64,10 @@ fn a_message_beyond_a_bound_is_refused() {
 
 #[test]
 fn a_row_that_is_asked_for_may_come_with_its_table() {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     let row = table_entity(PORT_DOWN.0, Vec::new());
     let answer = |asked: usize, rows: usize| {
-        let mut budget = ReadBudget::new(&p4info, BYTES_MAX, &vec![row.clone(); asked]);
+        let mut budget = ReadBudget::new(p4info, BYTES_MAX, &vec![row.clone(); asked]);
         budget.take_message(encode(vec![row.clone(); rows]), &mut |_| Ok(())).is_ok()
     };
     assert!(answer(0, 513) && !answer(0, 514), "512 rows and a default");

@@ -80,8 +80,8 @@ pub(super) fn read_endlessly(
     let entity = p4rt::Entity { entity: Some(p4rt::entity::Entity::TableEntry(row)) };
     let message = p4rt::ReadResponse { entities: vec![entity; MESSAGE_ENTITIES] };
     let message = Bytes::from(message.encode_to_vec());
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
-    let mut budget = ReadBudget::new(&p4info, bytes_max, &[]);
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
+    let mut budget = ReadBudget::new(p4info, bytes_max, &[]);
     for _ in 0..READ_MESSAGES {
         let bounded = budget.take_message(message.clone(), &mut |_| Ok(()));
         if planted_bug == PlantedBug::ReadsWithoutEnd {

@@ -417,8 +417,8 @@ impl ScenarioRun {
         for (switch, tables) in &desired.tables {
             let held = &world.devices[switch.index()].tables;
             if *held != **tables {
-                let p4info = p4::ForwardingPipeline::embedded_fabric().p4info;
-                let updates = p4::diff_tables(&p4info, tables, held);
+                let p4info = &p4::ForwardingPipeline::embedded_fabric().p4info;
+                let updates = p4::diff_tables(p4info, tables, held);
                 let first = updates.first().map(|update| p4info.display(update).to_string());
                 return Err(format!("{switch:?} lacks {} updates: {first:?}", updates.len()));
             }

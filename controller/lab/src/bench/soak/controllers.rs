@@ -183,7 +183,7 @@ impl SoakControllers {
             let client = SwitchClient::connect(&target.address, &limits)
                 .await
                 .map_err(CommandError::failed)?;
-            let held = client.read_all_tables(&pipeline).await.map_err(CommandError::failed)?;
+            let held = client.read_all_tables(pipeline).await.map_err(CommandError::failed)?;
             if desired.tables.get(&target.switch).is_none_or(|wanted| **wanted != held) {
                 different.push(target.name);
             }

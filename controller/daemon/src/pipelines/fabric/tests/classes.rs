@@ -12,14 +12,14 @@ fn six_leaves() -> Fabric {
 
 /// What is written to each switch when these cables fail, as people see it.
 fn written(fabric: &Fabric, cables: &[LinkId]) -> BTreeMap<String, Vec<String>> {
-    let p4info = ForwardingPipeline::embedded_fabric().p4info;
+    let p4info = &ForwardingPipeline::embedded_fabric().p4info;
     let failures = cables.iter().map(|cable| AvailabilityChange::LinkDown(*cable));
     let failed = fabric.with_changes(failures);
     let plan = plan(fabric, &[]);
     let [before, after] = [fabric, &failed].map(|fabric| lowered(fabric, &plan));
     let shown = |update: &TableUpdate| p4info.display(update).to_string();
     let of_switch = |switch: SwitchId| {
-        let updates = diff_tables(&p4info, &after[&switch], &before[&switch]);
+        let updates = diff_tables(p4info, &after[&switch], &before[&switch]);
         (fabric.switch(switch).name.clone(), updates.iter().map(shown).collect())
     };
     fabric.switch_ids().map(of_switch).collect()

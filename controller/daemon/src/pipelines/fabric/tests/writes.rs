@@ -28,8 +28,8 @@ proptest! {
         let [before, after] = [0, 1].map(|at: usize| lowered(&fabrics[at], &plans[at]));
         let mut tables = after.clone();
         let written = SwitchId::from(at.index(tables.len()));
-        let p4info = ForwardingPipeline::embedded_fabric().p4info;
-        let updates = diff_tables(&p4info, &after[&written], &before[&written]);
+        let p4info = &ForwardingPipeline::embedded_fabric().p4info;
+        let updates = diff_tables(p4info, &after[&written], &before[&written]);
         let arrives = |tables: &BTreeMap<_, _>, (packet, choice): &(Packet, usize)| {
             walk(&fabrics[1], tables, packet, *choice)
         };
