@@ -1,83 +1,14 @@
-//! Restrictions of rows and calls (`@entry_restriction`, `@action_restriction`), in the language of
-//! the p4-constraints project.
+//! Which entries a program allows: restrictions of its rows and calls, which P4Info has as text in
+//! the language of [`p4_constraints`].
 //!
-//! P4Info has them as text; [`P4Info::check_constraints`] says which one an entry violates, before
-//! it is written. The decision: a constraint is parsed and its types are checked once, with
-//! P4Info, and a violation quotes the clause of the source, because that is what its author knows.
+//! [`P4Info::check_constraints`] says which one an entry violates, before it is written.
 
-mod condition;
-mod parser;
-mod token;
+use p4_constraints::{Constraint, MatchKind, Operand, Scope};
 
 use crate::P4Info;
-use crate::entry::{ActionCall, RowField, TableEntry, TableRow};
-use crate::p4info::{FieldInfo, MatchField, MatchKind};
-use condition::{Condition, Operand, Subject};
-
-/// A restriction of the rows of a table, or of the calls of an action.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Constraint {
-    clauses: Vec<Clause>,
-}
-
-/// A clause with its source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Clause {
-    text: String,
-    condition: Condition,
-}
-
-/// A constraint that is not in the language.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problem}, at byte {position} of `{text}`")]
-pub struct ConstraintError {
-    /// The constraint.
-    pub text: String,
-    /// Where the problem is.
-    pub position: usize,
-    /// What the problem is.
-    pub problem: ConstraintProblem,
-}
-
-/// What is wrong with a constraint.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConstraintProblem {
-    /// A character that begins no word.
-    #[error("unexpected character {0:?}")]
-    Character(char),
-    /// A number that is not written as one, or exceeds 128 bits.
-    #[error("`{0}` is no number of 128 bits")]
-    Number(String),
-    /// A quote without its end.
-    #[error("a quote is not closed")]
-    OpenQuote,
-    /// An invalid address.
-    #[error("`{0}` is no such address")]
-    Address(String),
-    /// Something else must stand here.
-    #[error("expected {0}")]
-    Expected(&'static str),
-    /// No field, parameter or attribute has this name.
-    #[error("nothing is called `{0}`")]
-    UnknownName(String),
-    /// A field does not have this part.
-    #[error("`{name}` has no part `{part}`")]
-    UnknownPart {
-        /// The field.
-        name: String,
-        /// The part.
-        part: String,
-    },
-    /// A comparison of a comparison, or an implication of an implication, without brackets.
-    #[error("brackets are needed here")]
-    Ambiguous,
-    /// Operands of different types, or an operator that their type does not have.
-    #[error("the types do not fit")]
-    Types,
-    /// Too many brackets.
-    #[error("nested too deeply")]
-    TooDeep,
-}
+use crate::entry::{ActionCall, FieldMatch, RowField, TableEntry, TableRow};
+use crate::p4info::{FieldInfo, MatchField};
+use crate::sdn_string::FieldValue;
 
 /// An entry that its table or an action of it does not allow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,48 +20,16 @@ pub struct ConstraintViolation {
     pub clause: String,
 }
 
-/// The names that a constraint may use.
-pub(crate) struct Scope<'a> {
-    operands: Vec<(&'a str, Operand)>,
-    has_priority: bool,
+/// The scope of a restriction of rows.
+pub(crate) fn scope_of_table(fields: &[MatchField]) -> Scope<'_> {
+    let operands = fields.iter().map(|field| describe_operand(&field.info, field.kind));
+    Scope { operands: operands.collect(), has_priority: true }
 }
 
-impl Constraint {
-    /// Parses a constraint.
-    pub(crate) fn parse(text: &str, scope: &Scope<'_>) -> Result<Self, ConstraintError> {
-        let clauses = parser::parse_clauses(text, scope);
-        let clauses = clauses.map_err(|(position, problem)| ConstraintError {
-            text: text.to_owned(),
-            position,
-            problem,
-        })?;
-        Ok(Self { clauses })
-    }
-
-    /// The first clause that does not hold.
-    fn violated_clause(&self, subject: Subject<'_>) -> Option<&str> {
-        let violated = self.clauses.iter().find(|clause| !clause.condition.holds_for(subject))?;
-        Some(&violated.text)
-    }
-}
-
-impl<'a> Scope<'a> {
-    /// The scope of a restriction of rows.
-    pub(crate) fn for_table(fields: &'a [MatchField]) -> Self {
-        let operands = fields.iter().map(|field| describe_operand(&field.info, field.kind));
-        Self { operands: operands.collect(), has_priority: true }
-    }
-
-    /// The scope of a restriction of calls.
-    pub(crate) fn for_action(params: &'a [FieldInfo]) -> Self {
-        let operands = params.iter().map(|param| describe_operand(param, MatchKind::Exact));
-        Self { operands: operands.collect(), has_priority: false }
-    }
-
-    fn operand(&self, name: &str) -> Option<Operand> {
-        let found = self.operands.iter().find(|(known, _)| *known == name);
-        found.map(|(_, operand)| *operand)
-    }
+/// The scope of a restriction of calls.
+pub(crate) fn scope_of_action(params: &[FieldInfo]) -> Scope<'_> {
+    let operands = params.iter().map(|param| describe_operand(param, MatchKind::Exact));
+    Scope { operands: operands.collect(), has_priority: false }
 }
 
 fn describe_operand(field: &FieldInfo, kind: MatchKind) -> (&str, Operand) {
@@ -145,14 +44,11 @@ impl P4Info {
     /// # Errors
     /// A restriction of the table or of an action does not hold.
     pub fn check_constraints(&self, entry: &TableEntry) -> Result<(), ConstraintViolation> {
-        let table = self.table(entry.key.table);
-        let restriction = table.and_then(|table| table.restriction.as_ref());
-        if let (Some(restriction), TableRow::Match { fields, priority }) =
-            (restriction, &entry.key.row)
+        if let TableRow::Match { fields, priority } = &entry.key.row
+            && let Some(table) = self.table(entry.key.table)
         {
-            let subject = Subject { fields, priority: *priority };
-            let name = || table.map_or_else(String::new, |table| table.name.clone());
-            require(restriction, subject, name)?;
+            let restriction = table.restriction.as_ref();
+            require(restriction, &table.name, *priority, |operand| match_of_row(operand, fields))?;
         }
         entry.value.action.action_calls().try_for_each(|call| self.check_call(call))
     }
@@ -167,26 +63,158 @@ impl P4Info {
         let Some(action) = self.action(call.action) else {
             return Ok(());
         };
-        let Some(restriction) = &action.restriction else {
-            return Ok(());
-        };
-        let params = call.params.iter().cloned();
-        let params: Vec<_> = params.map(|param| RowField::exact(param.id, param.value)).collect();
-        let subject = Subject { fields: &params, priority: 0 };
-        require(restriction, subject, || action.name.clone())
+        require(action.restriction.as_ref(), &action.name, 0, |operand| {
+            let param = call.params.iter().find(|param| param.id == operand.id);
+            [param.map_or(0, |param| number_of(&param.value)), 0]
+        })
     }
 }
 
 fn require(
-    constraint: &Constraint,
-    subject: Subject<'_>,
-    object: impl Fn() -> String,
+    restriction: Option<&Constraint>,
+    object: &str,
+    priority: u32,
+    matched: impl Fn(Operand) -> [u128; 2],
 ) -> Result<(), ConstraintViolation> {
-    match constraint.violated_clause(subject) {
-        None => Ok(()),
-        Some(clause) => Err(ConstraintViolation { object: object(), clause: clause.to_owned() }),
+    let violated =
+        restriction.and_then(|restriction| restriction.violated_clause(priority, matched));
+    violated.map_or(Ok(()), |clause| {
+        Err(ConstraintViolation { object: object.to_owned(), clause: clause.to_owned() })
+    })
+}
+
+fn match_of_row(operand: Operand, fields: &[RowField]) -> [u128; 2] {
+    let field = fields.iter().find(|field| field.id == operand.id);
+    match field.map(|field| &field.matches) {
+        Some(FieldMatch::Exact(value)) => [number_of(value), 0],
+        Some(FieldMatch::Optional(value)) => [number_of(value), operand.max],
+        Some(FieldMatch::Ternary { value, mask }) => [*value, *mask],
+        Some(FieldMatch::Lpm { value, prefix_len }) => [*value, u128::from(*prefix_len)],
+        Some(FieldMatch::Range { low, high }) => [*low, *high],
+        None if operand.kind == MatchKind::Range => [0, operand.max],
+        None => [0, 0],
+    }
+}
+
+/// As p4-constraints reads P4Runtime's bytes: a string is the number that its bytes are, so that
+/// the empty string is 0. Numbers above 128 bits count as the greatest.
+fn number_of(value: &FieldValue) -> u128 {
+    match value {
+        FieldValue::Number(number) => *number,
+        FieldValue::Text(text) if text.as_str().is_empty() => 0,
+        FieldValue::Text(text) => {
+            crate::bytes::decode_value(text.as_str().as_bytes()).unwrap_or(u128::MAX)
+        }
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::sync::LazyLock;
+
+    use super::*;
+    use crate::ForwardingPipeline;
+    use crate::entry::{ActionSpec, EntryKey};
+    use crate::sdn_string::SdnString;
+
+    static SAI: LazyLock<&P4Info> = LazyLock::new(|| &ForwardingPipeline::embedded_sai().p4info);
+
+    /// A row of a table of `sai.p4` with fields of these names.
+    fn sai_row(table: &str, fields: &[(&str, u128)], priority: u32) -> EntryKey {
+        let table = SAI.table_named(table).unwrap();
+        let fields = fields.iter().map(|(name, value)| {
+            let field = table.fields.iter().find(|field| field.info.name == *name).unwrap();
+            match field.kind {
+                MatchKind::Optional => RowField::optional(field.info.id, *value),
+                _ => RowField::ternary(field.info.id, *value, field.info.max_number().unwrap())
+                    .unwrap(),
+            }
+        });
+        EntryKey::for_row(table.id, fields.collect(), priority)
+    }
+
+    fn check(key: EntryKey, action: ActionSpec, expected: Result<(), &str>) {
+        let checked = SAI.check_constraints(&key.with_action(action));
+        assert_eq!(
+            checked.map_err(|violation| violation.to_string()),
+            expected.map_err(str::to_owned)
+        );
+    }
+
+    #[test]
+    fn violations_quote_the_clause() {
+        let call = |name: &str| ActionCall::new(SAI.action_named(name).unwrap().id, []).into();
+        let pin = |fields: &[(&str, u128)]| sai_row("acl_ingress_table", fields, 1);
+        check(
+            pin(&[("is_ipv4", 1), ("dst_ip", 5), ("ip_protocol", 17), ("l4_dst_port", 4791)]),
+            call("acl_drop"),
+            Ok(()),
+        );
+        check(
+            pin(&[("dst_ip", 5)]),
+            call("acl_drop"),
+            Err("`acl_ingress_table` requires dst_ip::mask != 0 -> is_ipv4 == 1"),
+        );
+        check(
+            pin(&[("is_ipv4", 1), ("l4_dst_port", 4791)]),
+            call("acl_drop"),
+            Err("`acl_ingress_table` requires \
+                 l4_dst_port::mask != 0 -> ip_protocol == 6 || ip_protocol == 17"),
+        );
+        check(
+            sai_row("acl_pre_ingress_table", &[], 0x7fff_ffff),
+            call("acl_drop"),
+            Err("`acl_pre_ingress_table` requires ::priority < 0x7fffffff"),
+        );
+        let vrf = |name: &str| RowField::exact(1, SdnString::try_from(name).unwrap());
+        let table = SAI.table_named("vrf_table").unwrap().id;
+        check(EntryKey::for_row(table, vec![vrf("v")], 0), call("no_action"), Ok(()));
+        check(
+            EntryKey::for_row(table, vec![vrf("")], 0),
+            call("no_action"),
+            Err("`vrf_table` requires vrf_id != 0"),
+        );
+        let interface = SAI.action_named("unicast_set_port_and_src_mac").unwrap().id;
+        let port = SdnString::try_from("Ethernet0").unwrap();
+        let without_mac = ActionCall::new(interface, [port.into(), 0_u32.into()]);
+        let table = SAI.table_named("router_interface_table").unwrap().id;
+        check(
+            EntryKey::for_row(table, vec![vrf("r")], 0),
+            without_mac.into(),
+            Err("`unicast_set_port_and_src_mac` requires src_mac != 0"),
+        );
+    }
+
+    #[test]
+    fn rows_of_our_own_program_are_allowed() {
+        let p4info = &ForwardingPipeline::embedded_fabric().p4info;
+        for (entry, text) in crate::fabric::tests::samples() {
+            assert_eq!(p4info.check_constraints(&entry), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_string_is_the_number_of_its_bytes_and_zero_if_it_is_empty() {
+        let cases = [("", 0), ("ab", 0x6162), (&*"long".repeat(20), u128::MAX)];
+        for (text, number) in cases {
+            let text = SdnString::try_from(text).unwrap();
+            assert_eq!(number_of(&FieldValue::Text(text)), number);
+        }
+    }
+
+    #[test]
+    fn a_match_has_two_numbers_also_where_a_row_leaves_it_out() {
+        let operand = |kind| Operand { id: 1, kind, max: 255 };
+        let cases = [
+            (FieldMatch::Exact(9_u32.into()), MatchKind::Exact, [9, 0], [0, 0]),
+            (FieldMatch::Optional(9_u32.into()), MatchKind::Optional, [9, 255], [0, 0]),
+            (FieldMatch::Ternary { value: 4, mask: 6 }, MatchKind::Ternary, [4, 6], [0, 0]),
+            (FieldMatch::Lpm { value: 0xa0, prefix_len: 4 }, MatchKind::Lpm, [0xa0, 4], [0, 0]),
+            (FieldMatch::Range { low: 3, high: 5 }, MatchKind::Range, [3, 5], [0, 255]),
+        ];
+        for (matches, kind, given, left_out) in cases {
+            assert_eq!(match_of_row(operand(kind), &[RowField { id: 1, matches }]), given);
+            assert_eq!(match_of_row(operand(kind), &[]), left_out);
+        }
+    }
+}

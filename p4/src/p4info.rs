@@ -9,9 +9,10 @@ mod index_builder;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use p4_constraints::MatchKind;
+use p4_constraints::{Constraint, ConstraintError};
 use p4runtime_proto::config_v1 as p4config;
 
-use crate::constraint::{Constraint, ConstraintError};
 use crate::entry::{ActionCall, ActionId, TableId};
 
 /// A compiled program's tables, actions, counters and packet headers.
@@ -107,21 +108,6 @@ pub enum ValueType {
     Bits(u32),
     /// Strings that the switch translates (`sdn_string`).
     Text,
-}
-
-/// How a field matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MatchKind {
-    /// One value.
-    Exact,
-    /// A prefix.
-    Lpm,
-    /// A value under a mask.
-    Ternary,
-    /// A range of values.
-    Range,
-    /// One value or all.
-    Optional,
 }
 
 /// How people write a value, from `@format`.
@@ -314,18 +300,6 @@ impl TableInfo {
         let overlaps =
             |field: &MatchField| !matches!(field.kind, MatchKind::Exact | MatchKind::Lpm);
         self.fields.iter().any(overlaps)
-    }
-}
-
-impl std::fmt::Display for MatchKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Exact => "exact",
-            Self::Lpm => "lpm",
-            Self::Ternary => "ternary",
-            Self::Range => "range",
-            Self::Optional => "optional",
-        })
     }
 }
 

@@ -13,7 +13,6 @@ mod lab_folder;
 mod lab_network;
 mod marked_processes;
 mod network_layout;
-mod offloads;
 mod scaling;
 mod scenario;
 mod scenario_run;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use p4_constraints::{Constraint, Scope};
 use p4runtime_proto::config_v1 as p4config;
 use p4runtime_proto::config_v1::p4_ids::Prefix;
 
@@ -12,7 +13,7 @@ use super::{
     StringFields, TableInfo, ValueType,
 };
 use crate::bytes;
-use crate::constraint::{Constraint, Scope};
+use crate::constraint::{scope_of_action, scope_of_table};
 use crate::entry::{ActionCall, ActionId, ActionParam, TableId};
 use crate::sdn_string::{FieldValue, SdnString};
 
@@ -91,7 +92,7 @@ fn read_action(
         })
     });
     let params = sort_by_id(params.collect::<Result<Vec<_>, _>>()?, |slot| slot.id);
-    let scope = Scope::for_action(&params);
+    let scope = scope_of_action(&params);
     let restriction = read_restriction(preamble, "action_restriction", &scope)?;
     Ok(ActionInfo {
         id: ActionId(preamble.id),
@@ -121,7 +122,7 @@ fn read_table(
     let (default_only, row_actions) = scoped_actions(raw);
     let fields =
         sort_by_id(fields.collect::<Result<Vec<_>, _>>()?, |field: &MatchField| field.info.id);
-    let scope = Scope::for_table(&fields);
+    let scope = scope_of_table(&fields);
     let restriction = read_restriction(preamble, "entry_restriction", &scope)?;
     Ok(TableInfo {
         id: TableId(preamble.id),

@@ -3,7 +3,7 @@
 //! A [`FuzzTarget`] is a function that takes bytes and must come back, soon and without a panic;
 //! refusals are what is wanted. `tests/corpora.rs` runs every target over its corpus and over
 //! [mutations](mutation) of it, on the stable toolchain; `libfuzzer/` is the long run, which
-//! `cargo xtask fuzz` starts. The decision: bytes are read so that most of them get past the first
+//! `scripts/fuzz/run` starts. The decision: bytes are read so that most of them get past the first
 //! check. Packets match entries, programs are our own with parts replaced, requests come from the
 //! primary, stores and frames of requests are whole but for what the bytes change.
 

@@ -8,9 +8,7 @@
 mod book;
 mod check;
 mod configuration_page;
-mod fuzz;
 mod generate;
-mod nightly;
 mod page_text;
 mod source;
 mod tree;
@@ -25,12 +23,6 @@ usage: cargo xtask COMMAND
              write man pages, JSON Schemas, the OpenAPI document and reference pages to
              target/generated, with the programs of a folder or those of this tree
   book       build the documentation as a site in target/book (needs mdbook)
-  nightly [CASES [SEED]]
-             run the property tests with so many cases each (4096), which follow from the seed (one
-             that is new each time), one package after another
-  fuzz [EXECUTIONS [SECONDS]] [TARGET...]
-             fuzz the targets of scripts/fuzz, or those that are named, in turns of so many
-             seconds (30), until together they have made so many executions (10,000,000)
 ";
 
 fn main() -> ExitCode {
@@ -41,20 +33,13 @@ fn main() -> ExitCode {
         ["generate"] => generate::write_generated(&root, None),
         ["generate", programs] => generate::write_generated(&root, Some(programs)),
         ["book"] => book::build_book(&root),
-        ["nightly", numbers @ ..] => match nightly::LongRun::parse_words(numbers) {
-            Some(run) => run.run_properties(&root),
-            None => print_misuse(),
-        },
-        ["fuzz", bounds @ ..] => fuzz::run_fuzzing(&root, bounds),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
         }
-        _ => print_misuse(),
+        _ => {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
     }
-}
-
-fn print_misuse() -> ExitCode {
-    eprint!("{USAGE}");
-    ExitCode::from(2)
 }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use p4_constraints::Operand;
 use p4rt::entity::Entity;
 use p4rt::packet_replication_engine_entry::Type as ReplicationType;
 use p4rt::table_action::Type as ActionType;
@@ -16,7 +17,6 @@ use tonic::Code;
 use super::PinsState;
 use super::query::all_table_entries;
 use super::references::{CalledAction, ReferredKey, check_references, entry_references};
-use super::restriction::{EntryRestriction, RestrictedName, RestrictedValues};
 use super::schema::{CheckedFields, PinsSchema};
 use super::string_ids::used_numbers;
 use crate::p4runtime::entity::{ActionUse, decode_action, decode_key, entity_kind};
@@ -362,12 +362,23 @@ fn check_restriction(
     fields: &[KeyField],
     priority: u32,
 ) -> UpdateResult {
-    let (names, restriction): (&[RestrictedName], &EntryRestriction) =
-        (&checked.names, &checked.restriction);
-    match restriction.broken_clause(RestrictedValues { fields, names, priority }) {
+    let matched = |operand: Operand| match_numbers(fields[operand.id as usize], operand);
+    match checked.restriction.violated_clause(priority, matched) {
         None => Ok(()),
         Some(clause) => {
             Err(RequestFailure::invalid_argument(format!("{place} requires: {clause}")))
         }
+    }
+}
+
+/// A match as the language of restrictions has it.
+fn match_numbers(field: KeyField, operand: Operand) -> [u128; 2] {
+    match field {
+        KeyField::Exact(value) => [value, 0],
+        KeyField::Lpm { value, prefix } => [value, u128::from(prefix)],
+        KeyField::Ternary { value, mask } => [value, mask],
+        KeyField::Range { low, high } => [low, high],
+        KeyField::Optional(Some(value)) => [value, operand.max],
+        KeyField::Optional(None) => [0, 0],
     }
 }

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use p4_constraints::{Constraint, Operand, Scope};
 use p4info::p4_new_type_spec::Representation::TranslatedType;
 use p4info::p4_new_type_translation::SdnType;
 use p4runtime_proto::config_v1 as p4info;
 
 use super::PortNames;
-use super::restriction::{EntryRestriction, RestrictedName};
 use crate::p4runtime::p4info::{
     ActionSchema, ParameterSchema, PipelineSchema, SchemaError, TableSchema,
 };
@@ -60,8 +60,8 @@ pub(super) struct PinsAction {
 pub(super) struct CheckedFields {
     /// By field or parameter id.
     pub(super) strings: BTreeMap<u32, StringType>,
-    pub(super) names: Vec<RestrictedName>,
-    pub(super) restriction: EntryRestriction,
+    /// Its operands have their places among the fields as ids.
+    pub(super) restriction: Constraint,
     pub(super) references: Vec<TableReference>,
 }
 
@@ -93,6 +93,20 @@ struct DeclaredField<'a> {
     annotations: &'a [String],
 }
 
+impl DeclaredField<'_> {
+    fn operand(&self, place: u32) -> Operand {
+        let kind = match self.kind {
+            MatchKind::Exact => p4_constraints::MatchKind::Exact,
+            MatchKind::Lpm => p4_constraints::MatchKind::Lpm,
+            MatchKind::Ternary => p4_constraints::MatchKind::Ternary,
+            MatchKind::Range => p4_constraints::MatchKind::Range,
+            MatchKind::Optional => p4_constraints::MatchKind::Optional,
+        };
+        let max = u128::MAX.checked_shr(128 - self.bits.min(128)).unwrap_or(0);
+        Operand { id: place, kind, max }
+    }
+}
+
 impl PinsSchema {
     /// Reads the P4Info of a pipeline.
     pub(crate) fn from_p4info(
@@ -113,7 +127,6 @@ impl PinsSchema {
             if let Some(known) = pipeline.tables.get(&preamble.id) {
                 let fields: Vec<_> = declared_fields(table, known).collect();
                 let object = format!("table {}", known.name);
-                let restriction = annotation(&preamble.annotations, "entry_restriction");
                 schema.tables.insert(
                     preamble.id,
                     PinsTable {
@@ -124,7 +137,7 @@ impl PinsSchema {
                         checked: CheckedFields::resolve(
                             &object,
                             &fields,
-                            restriction,
+                            &preamble.annotations,
                             info,
                             pipeline,
                         )?,
@@ -150,11 +163,11 @@ impl PinsSchema {
             let (Some(declared), false) = (declared, self.actions.contains_key(id)) else {
                 continue;
             };
-            let annotations = declared.preamble.as_ref().map(|preamble| &preamble.annotations);
-            let restriction = annotations.and_then(|all| annotation(all, "action_restriction"));
+            let preamble = declared.preamble.as_ref();
+            let annotations = preamble.map_or(&[][..], |preamble| &preamble.annotations);
             let fields: Vec<_> = declared_parameters(declared, action).collect();
             let object = format!("action {}", action.name);
-            let checked = CheckedFields::resolve(&object, &fields, restriction, info, pipeline)?;
+            let checked = CheckedFields::resolve(&object, &fields, annotations, info, pipeline)?;
             self.actions.insert(*id, PinsAction { name: action.name.clone(), checked });
         }
         Ok(())
@@ -174,7 +187,7 @@ impl CheckedFields {
     fn resolve(
         object: &str,
         fields: &[DeclaredField<'_>],
-        restriction: Option<&str>,
+        annotations: &[String],
         info: &p4info::P4Info,
         pipeline: &PipelineSchema,
     ) -> Result<Self, SchemaError> {
@@ -182,19 +195,24 @@ impl CheckedFields {
             |feature: String| SchemaError::Unsupported { object: object.to_owned(), feature };
         let mut checked = Self::default();
         for field in fields {
-            let (name, kind, bits) = (field.name.to_owned(), field.kind, field.bits);
-            checked.names.push(RestrictedName { name, kind, bits });
             if let Some(string_type) = string_type(field.type_name, field.bits, info) {
-                if !matches!(kind, MatchKind::Exact | MatchKind::Optional) {
-                    let what = format!("a {kind:?} match of the string {}", field.name);
+                if !matches!(field.kind, MatchKind::Exact | MatchKind::Optional) {
+                    let what = format!("a {:?} match of the string {}", field.kind, field.name);
                     return Err(unsupported(what));
                 }
                 checked.strings.insert(field.id, string_type);
             }
         }
+        // Tables have the one, actions the other.
+        let of_entries = annotation(annotations, "entry_restriction");
+        let restriction = of_entries.or_else(|| annotation(annotations, "action_restriction"));
         if let Some(text) = restriction {
-            checked.restriction = EntryRestriction::compile(&unquote(text), &checked.names)
-                .map_err(|problem| unsupported(format!("the restriction ({problem})")))?;
+            let operands =
+                (0..).zip(fields).map(|(place, field)| (field.name, field.operand(place)));
+            let has_priority = of_entries.is_some();
+            let scope = Scope { operands: operands.collect(), has_priority };
+            checked.restriction = Constraint::parse(&unquote(text), &scope)
+                .map_err(|error| unsupported(format!("the restriction ({error})")))?;
         }
         checked.references = resolve_references(fields, info, pipeline).map_err(unsupported)?;
         Ok(checked)

@@ -1,7 +1,7 @@
 //! Documentation that says nothing: blocks of three words or fewer on public items, and blocks that
 //! begin with "The same".
 
-use super::WordViolation;
+use crate::check::RuleViolations;
 use crate::source::{Token, TokenKind, is_test_file, read_tokens, without_tests};
 use crate::tree::SourceFile;
 
@@ -10,24 +10,20 @@ const MIN_WORDS: usize = 4;
 const ITEMS: [&str; 9] =
     ["fn", "struct", "enum", "trait", "union", "type", "const", "static", "mod"];
 
-pub(super) fn empty_docs(file: &SourceFile) -> Vec<WordViolation> {
+pub(super) fn empty_docs(file: &SourceFile) -> RuleViolations {
     if is_test_file(file) {
-        return Vec::new();
+        return RuleViolations::new();
     }
     let tokens = without_tests(&read_tokens(&file.text));
-    let mut found = Vec::new();
+    let mut found = RuleViolations::new();
     let mut at = 0;
     while at < tokens.len() {
         let lines =
             tokens[at..].iter().take_while(|token| token.kind == TokenKind::OuterDoc).count();
         if lines > 0 {
             let (block, after) = tokens[at..].split_at(lines);
-            found.extend(block_problem(block, after).map(|problem| WordViolation {
-                rule: "docs",
-                path: file.path.clone(),
-                line: block[0].line,
-                problem,
-            }));
+            let problem = block_problem(block, after);
+            found.extend(problem.map(|what| format!("{}:{}: {what}", file.path, block[0].line)));
         }
         at += lines.max(1);
     }

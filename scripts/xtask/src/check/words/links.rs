@@ -2,24 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::WordViolation;
+use crate::check::RuleViolations;
 use crate::page_text::{heading_names, page_links, resolve_path};
 use crate::tree::SourceFile;
 
 /// Links to files or headings that do not exist.
-pub(super) fn broken_links(pages: &[SourceFile], files: &[String]) -> Vec<WordViolation> {
+pub(super) fn broken_links(pages: &[SourceFile], files: &[String]) -> RuleViolations {
     let by_path: BTreeMap<&str, &SourceFile> =
         pages.iter().map(|page| (page.path.as_str(), page)).collect();
-    let mut found = Vec::new();
+    let mut found = RuleViolations::new();
     for page in pages {
         for (line, target) in page_links(&page.text) {
             let problem = link_problem(page, target, &by_path, files);
-            found.extend(problem.map(|problem| WordViolation {
-                rule: "links",
-                path: page.path.clone(),
-                line,
-                problem,
-            }));
+            found.extend(problem.map(|problem| format!("{}:{line}: {problem}", page.path)));
         }
     }
     found

@@ -1,11 +1,41 @@
 //! One term for one thing: identifiers that docs/glossary.md replaces by another do not occur.
 //!
 //! The last column of its table is "not"; what stands there in backticks is forbidden, as a whole
-//! identifier or as consecutive words of one.
+//! identifier or as consecutive words of one. So are metaphors, for which the field has terms.
 
-use super::WordViolation;
+use crate::check::RuleViolations;
 use crate::source::{TokenKind, read_tokens, split_identifier};
 use crate::tree::SourceFile;
+
+/// Words that no identifier contains, and the terms of the field to use instead.
+const METAPHORS: [(&str, &str); 26] = [
+    ("belief", "assumption, context"),
+    ("beliefs", "assumptions, context"),
+    ("believe", "assume"),
+    ("believed", "assumed"),
+    ("census", "registry"),
+    ("chapter", "revision diff"),
+    ("chronicler", "event log"),
+    ("courier", "exporter"),
+    ("desk", "client, task"),
+    ("door", "listener, handle"),
+    ("doors", "listener"),
+    ("hear", "receive"),
+    ("heard", "received"),
+    ("heed", "handle"),
+    ("hindrance", "interference"),
+    ("ledger", "history, registry"),
+    ("look", "observe, query, lookup"),
+    ("mutant", "planted bug"),
+    ("news", "update"),
+    ("patience", "timeout"),
+    ("rehearsal", "emulated run"),
+    ("reign", "term, controllers"),
+    ("said", "message, report"),
+    ("tell", "report, send, publish"),
+    ("teller", "exporter"),
+    ("walker", "path search"),
+];
 
 /// A forbidden identifier as its words, and the term to use instead.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,22 +44,26 @@ pub(super) struct ReplacedTerm {
     term: String,
 }
 
-/// The forbidden identifiers of the tables of a page.
-pub(super) fn parse_terms(page: &str) -> Vec<ReplacedTerm> {
+/// The forbidden identifiers of the tables of a page, and the metaphors.
+pub(super) fn banned_terms(page: &str) -> Vec<ReplacedTerm> {
     let rows = page.lines().filter_map(|line| {
         let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').collect();
         Some((cells.first()?.trim(), *cells.last()?))
     });
-    rows.flat_map(|(term, not)| {
+    let replaced = rows.flat_map(|(term, not)| {
         not.split('`').skip(1).step_by(2).map(|identifier| ReplacedTerm {
             words: split_identifier(identifier),
             term: term.replace('*', ""),
         })
-    })
-    .collect()
+    });
+    let metaphors = METAPHORS.map(|(metaphor, terms)| ReplacedTerm {
+        words: split_identifier(metaphor),
+        term: terms.to_owned(),
+    });
+    replaced.chain(metaphors).collect()
 }
 
-pub(super) fn replaced_terms(file: &SourceFile, terms: &[ReplacedTerm]) -> Vec<WordViolation> {
+pub(super) fn replaced_terms(file: &SourceFile, terms: &[ReplacedTerm]) -> RuleViolations {
     let tokens = read_tokens(&file.text).into_iter();
     let identifiers = tokens.filter(|token| token.kind == TokenKind::Word);
     identifiers
@@ -38,15 +72,9 @@ pub(super) fn replaced_terms(file: &SourceFile, terms: &[ReplacedTerm]) -> Vec<W
             let replaced = terms
                 .iter()
                 .find(|term| words.windows(term.words.len()).any(|part| part == term.words))?;
-            Some(WordViolation {
-                rule: "terms",
-                path: file.path.clone(),
-                line: token.line,
-                problem: format!(
-                    "{}: the term is {} (docs/glossary.md)",
-                    token.text, replaced.term
-                ),
-            })
+            let ReplacedTerm { term, .. } = replaced;
+            let place = format!("{}:{}: {}", file.path, token.line, token.text);
+            Some(format!("{place}: the term is {term} (docs/glossary.md)"))
         })
         .collect()
 }
@@ -65,11 +93,13 @@ mod tests {
 
     #[test]
     fn identifiers_that_the_page_replaces_are_found() {
-        let terms = parse_terms(PAGE);
-        assert_eq!(terms.len(), 3);
+        let terms = banned_terms(PAGE);
+        assert_eq!(terms.len(), 3 + METAPHORS.len());
         let count = |text: &str| replaced_terms(&test_file("a/src/b.rs", text), &terms).len();
         assert_eq!(count("fn count_node(server: Edition) {}"), 2);
         assert_eq!(count("struct LastPolicyVersion; // node"), 1);
+        assert_eq!(count("fn tell_all(x: FrontDesk) { self.heard_at }"), 3);
+        assert_eq!(count("fn lookup(intelligence: Saidin) { \"heard\" } // heard"), 0);
         assert_eq!(count("struct Policy { version: u32, nodes: u8 }"), 0);
     }
 }

@@ -1,8 +1,8 @@
 //! A type name means one thing: at most two crates define it (two layers of one concept).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::WordViolation;
+use crate::check::RuleViolations;
 use crate::source::{Token, TokenKind, is_test_file, read_tokens, without_tests};
 use crate::tree::SourceFile;
 
@@ -11,7 +11,7 @@ const KEYWORDS: [&str; 4] = ["struct", "enum", "trait", "union"];
 
 /// Type names that more than two crates define; `files` are the paths of the whole tree, where
 /// manifests say which folders are crates.
-pub(super) fn repeated_types(sources: &[SourceFile], files: &[String]) -> Vec<WordViolation> {
+pub(super) fn repeated_types(sources: &[SourceFile], files: &[String]) -> RuleViolations {
     let crates: Vec<&str> =
         files.iter().filter_map(|path| path.strip_suffix("Cargo.toml")).collect();
     let mut definitions: BTreeMap<String, BTreeMap<&str, (&str, usize)>> = BTreeMap::new();
@@ -28,15 +28,9 @@ pub(super) fn repeated_types(sources: &[SourceFile], files: &[String]) -> Vec<Wo
     let repeated = definitions.into_iter().filter(|(_, places)| places.len() > MAX_CRATES);
     repeated
         .filter_map(|(name, places)| {
-            let folders: BTreeSet<&str> = places.keys().copied().collect();
-            let folders: Vec<&str> = folders.into_iter().collect();
+            let folders: Vec<&str> = places.keys().copied().collect();
             let (path, line) = places.into_values().next()?;
-            Some(WordViolation {
-                rule: "types",
-                path: path.to_owned(),
-                line,
-                problem: format!("{name} is a type of {}", folders.join(", ")),
-            })
+            Some(format!("{path}:{line}: {name} is a type of {}", folders.join(", ")))
         })
         .collect()
 }

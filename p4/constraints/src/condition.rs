@@ -1,11 +1,9 @@
 //! Conditions of a constraint, and whether they hold. The decision: types are checked when a
-//! condition is built, so that evaluation cannot fail; what a row leaves out matches everything.
+//! condition is built, so that evaluation cannot fail.
 
 use std::cmp::Ordering;
 
-use crate::entry::{FieldMatch, RowField};
-use crate::p4info::MatchKind;
-use crate::sdn_string::{FieldValue, SdnString};
+use crate::{MatchKind, Operand};
 
 /// A condition on a row or a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,15 +39,6 @@ pub(super) enum Term {
     Part(Operand, FieldPart),
 }
 
-/// A match field or parameter, and its type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Operand {
-    pub(super) id: u32,
-    pub(super) kind: MatchKind,
-    /// The greatest number; all ones for strings.
-    pub(super) max: u128,
-}
-
 /// A number that is part of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldPart {
@@ -79,10 +68,11 @@ pub(super) struct Integer {
 }
 
 /// What a condition is evaluated on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
-    pub(super) fields: &'a [RowField],
     pub(super) priority: u32,
+    /// The two numbers of which the match of an operand consists.
+    pub(super) matched: &'a dyn Fn(Operand) -> [u128; 2],
 }
 
 impl Condition {
@@ -129,10 +119,10 @@ impl Term {
         }
     }
 
-    /// The match as two numbers, of which all that is compared consists.
+    /// As a match of this type.
     fn matched(&self, subject: Subject<'_>, kind: MatchKind, max: u128) -> [u128; 2] {
         match self {
-            Self::Whole(operand) => operand.matched(subject.fields),
+            Self::Whole(operand) => (subject.matched)(*operand),
             scalar => {
                 let number = scalar.integer(subject).wrap(max);
                 match kind {
@@ -150,9 +140,9 @@ impl Term {
             Self::Literal(integer) => *integer,
             Self::Priority => u128::from(subject.priority).into(),
             Self::Negated(inner) => inner.integer(subject).negated(),
-            Self::Whole(operand) => operand.matched(subject.fields)[0].into(),
+            Self::Whole(operand) => (subject.matched)(*operand)[0].into(),
             Self::Part(operand, part) => {
-                let [first, second] = operand.matched(subject.fields);
+                let [first, second] = (subject.matched)(*operand);
                 match part {
                     FieldPart::Value | FieldPart::Low => first.into(),
                     FieldPart::Mask | FieldPart::PrefixLength | FieldPart::High => second.into(),
@@ -160,37 +150,6 @@ impl Term {
             }
         }
     }
-}
-
-impl Operand {
-    fn matched(self, fields: &[RowField]) -> [u128; 2] {
-        let field = fields.iter().find(|field| field.id == self.id);
-        match field.map(|field| &field.matches) {
-            Some(FieldMatch::Exact(value)) => [number_of(value), 0],
-            Some(FieldMatch::Optional(value)) => [number_of(value), self.max],
-            Some(FieldMatch::Ternary { value, mask }) => [*value, *mask],
-            Some(FieldMatch::Lpm { value, prefix_len }) => [*value, u128::from(*prefix_len)],
-            Some(FieldMatch::Range { low, high }) => [*low, *high],
-            None if self.kind == MatchKind::Range => [0, self.max],
-            None => [0, 0],
-        }
-    }
-}
-
-/// As p4-constraints reads P4Runtime's bytes: a string is the number that its bytes are, so that
-/// the empty string is 0. Numbers above 128 bits count as the greatest.
-fn number_of(value: &FieldValue) -> u128 {
-    match value {
-        FieldValue::Number(number) => *number,
-        FieldValue::Text(text) => text_number(text),
-    }
-}
-
-fn text_number(text: &SdnString) -> u128 {
-    if text.as_str().is_empty() {
-        return 0;
-    }
-    crate::bytes::decode_value(text.as_str().as_bytes()).unwrap_or(u128::MAX)
 }
 
 impl Integer {

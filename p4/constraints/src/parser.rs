@@ -5,10 +5,9 @@
 use std::cmp::Ordering;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::condition::{Comparison, Condition, FieldPart, Integer, Operand, Term, TermType};
-use super::token::{PlacedToken, Token, split_tokens};
-use super::{Clause, ConstraintProblem, Scope};
-use crate::p4info::MatchKind;
+use crate::condition::{Comparison, Condition, FieldPart, Integer, Term, TermType};
+use crate::token::{PlacedToken, Token, split_tokens};
+use crate::{Clause, ConstraintProblem, MatchKind, Operand, Scope};
 
 /// How deep brackets and negations may nest.
 const DEPTH_MAX: usize = 64;
@@ -46,6 +45,20 @@ impl Parser<'_> {
         self.tokens.get(self.next).map_or(self.text.len(), |token| token.start)
     }
 
+    /// Words as they are in the text, with one blank wherever blanks or comments stand.
+    fn quote(&self, tokens: &[PlacedToken]) -> String {
+        let mut quoted = String::new();
+        let mut end = None;
+        for token in tokens {
+            if end.is_some_and(|end| end < token.start) {
+                quoted.push(' ');
+            }
+            quoted.push_str(&self.text[token.start..token.end]);
+            end = Some(token.end);
+        }
+        quoted
+    }
+
     fn take_symbol(&mut self, symbol: &'static str) -> bool {
         let matches = self.peek() == Some(&Token::Symbol(symbol));
         self.next += usize::from(matches);
@@ -64,10 +77,9 @@ impl Parser<'_> {
     fn parse_top_level(&mut self) -> Parsed<Vec<Clause>> {
         let mut clauses = Vec::new();
         while self.peek().is_some() {
-            let start = self.position();
+            let first = self.next;
             let condition = self.parse_implication()?.into_condition()?;
-            let text = self.text[start..self.position()].trim();
-            clauses.push(Clause { text: text.to_owned(), condition });
+            clauses.push(Clause { text: self.quote(&self.tokens[first..self.next]), condition });
             if self.peek().is_some() {
                 self.expect_symbol(";")?;
             }

@@ -1,8 +1,8 @@
-//! The words of a constraint. The decision: every word keeps where it began, so that an error and a
+//! The words of a constraint. The decision: every word keeps where it stood, so that an error and a
 //! violated clause can be quoted from the source.
 
-use super::ConstraintProblem;
-use super::condition::Integer;
+use crate::ConstraintProblem;
+use crate::condition::Integer;
 
 /// A word of the language.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,17 +10,18 @@ pub(super) enum Token {
     /// A key, attribute, keyword or type of address, with its dots.
     Name(String),
     Number(Integer),
-    /// What stands between single quotes.
+    /// What stands between quotes.
     Quoted(String),
     /// An operator or bracket.
     Symbol(&'static str),
 }
 
-/// A word and the byte where it begins.
+/// A word and its bytes in the text.
 #[derive(Clone, Debug)]
 pub(super) struct PlacedToken {
     pub(super) token: Token,
     pub(super) start: usize,
+    pub(super) end: usize,
 }
 
 /// Longer ones first: a symbol may begin another.
@@ -34,7 +35,7 @@ pub(super) fn split_tokens(text: &str) -> Result<Vec<PlacedToken>, (usize, Const
     while !rest.is_empty() {
         let start = text.len() - rest.len();
         let (token, after) = next_token(rest).map_err(|problem| (start, problem))?;
-        tokens.push(PlacedToken { token, start });
+        tokens.push(PlacedToken { token, start, end: text.len() - after.len() });
         rest = skip_blanks(after);
     }
     Ok(tokens)
@@ -58,8 +59,8 @@ fn next_token(text: &str) -> Result<(Token, &str), ConstraintProblem> {
     if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| text.starts_with(symbol)) {
         return Ok((Token::Symbol(symbol), &text[symbol.len()..]));
     }
-    if let Some(quoted) = text.strip_prefix('\'') {
-        let (quoted, after) = quoted.split_once('\'').ok_or(ConstraintProblem::OpenQuote)?;
+    if let Some(quote) = ['\'', '"'].into_iter().find(|quote| text.starts_with(*quote)) {
+        let (quoted, after) = text[1..].split_once(quote).ok_or(ConstraintProblem::OpenQuote)?;
         return Ok((Token::Quoted(quoted.to_owned()), after));
     }
     let is_part = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '.' | '$');
@@ -76,7 +77,9 @@ fn next_token(text: &str) -> Result<(Token, &str), ConstraintProblem> {
     }
 }
 
+/// A number, whose digits may be separated by `_`.
 fn parse_number(word: &str) -> Option<u128> {
+    let word = word.replace('_', "");
     let prefix = word.get(..2).unwrap_or_default();
     let radix = match prefix {
         "0x" | "0X" => 16,
