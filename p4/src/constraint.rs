@@ -110,18 +110,18 @@ fn number_of(value: &FieldValue) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::LazyLock;
-
     use super::*;
     use crate::ForwardingPipeline;
     use crate::entry::{ActionSpec, EntryKey};
     use crate::sdn_string::SdnString;
 
-    static SAI: LazyLock<&P4Info> = LazyLock::new(|| &ForwardingPipeline::embedded_sai().p4info);
+    fn sai() -> &'static P4Info {
+        &ForwardingPipeline::embedded_sai().p4info
+    }
 
     /// A row of a table of `sai.p4` with fields of these names.
     fn sai_row(table: &str, fields: &[(&str, u128)], priority: u32) -> EntryKey {
-        let table = SAI.table_named(table).unwrap();
+        let table = sai().table_named(table).unwrap();
         let fields = fields.iter().map(|(name, value)| {
             let field = table.fields.iter().find(|field| field.info.name == *name).unwrap();
             match field.kind {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn check(key: EntryKey, action: ActionSpec, expected: Result<(), &str>) {
-        let checked = SAI.check_constraints(&key.with_action(action));
+        let checked = sai().check_constraints(&key.with_action(action));
         assert_eq!(
             checked.map_err(|violation| violation.to_string()),
             expected.map_err(str::to_owned)
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn violations_quote_the_clause() {
-        let call = |name: &str| ActionCall::new(SAI.action_named(name).unwrap().id, []).into();
+        let call = |name: &str| ActionCall::new(sai().action_named(name).unwrap().id, []).into();
         let pin = |fields: &[(&str, u128)]| sai_row("acl_ingress_table", fields, 1);
         check(
             pin(&[("is_ipv4", 1), ("dst_ip", 5), ("ip_protocol", 17), ("l4_dst_port", 4791)]),
@@ -167,17 +167,17 @@ mod tests {
             Err("`acl_pre_ingress_table` requires ::priority < 0x7fffffff"),
         );
         let vrf = |name: &str| RowField::exact(1, SdnString::try_from(name).unwrap());
-        let table = SAI.table_named("vrf_table").unwrap().id;
+        let table = sai().table_named("vrf_table").unwrap().id;
         check(EntryKey::for_row(table, vec![vrf("v")], 0), call("no_action"), Ok(()));
         check(
             EntryKey::for_row(table, vec![vrf("")], 0),
             call("no_action"),
             Err("`vrf_table` requires vrf_id != 0"),
         );
-        let interface = SAI.action_named("unicast_set_port_and_src_mac").unwrap().id;
+        let interface = sai().action_named("unicast_set_port_and_src_mac").unwrap().id;
         let port = SdnString::try_from("Ethernet0").unwrap();
         let without_mac = ActionCall::new(interface, [port.into(), 0_u32.into()]);
-        let table = SAI.table_named("router_interface_table").unwrap().id;
+        let table = sai().table_named("router_interface_table").unwrap().id;
         check(
             EntryKey::for_row(table, vec![vrf("r")], 0),
             without_mac.into(),

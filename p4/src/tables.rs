@@ -268,10 +268,9 @@ mod tests {
     use crate::fabric::{self, FlowKey, HashSlice, PinPoint, PortNumber, PriorityLevel, table};
     use proptest::prelude::*;
     use std::num::NonZeroU32;
-    use std::sync::LazyLock;
-
-    static P4INFO: LazyLock<&P4Info> =
-        LazyLock::new(|| &ForwardingPipeline::embedded_fabric().p4info);
+    fn p4info() -> &'static P4Info {
+        &ForwardingPipeline::embedded_fabric().p4info
+    }
 
     /// Few keys and few values, so that two tables often share them.
     fn entry() -> impl Strategy<Value = TableEntry> {
@@ -325,7 +324,7 @@ mod tests {
     proptest! {
         #[test]
         fn applying_the_difference_gives_the_desired(desired in tables(), actual in tables()) {
-            let updates = diff_tables(&P4INFO, &desired, &actual);
+            let updates = diff_tables(p4info(), &desired, &actual);
             prop_assert_eq!(apply_updates(actual, &updates), desired);
         }
 
@@ -335,11 +334,11 @@ mod tests {
             actual in tables(),
             lost in any::<prop::sample::Index>(),
         ) {
-            let mut updates = diff_tables(&P4INFO, &desired, &actual);
+            let mut updates = diff_tables(p4info(), &desired, &actual);
             let touched = TableScope::from_updates(&updates, &desired);
             let missing = |updates: &[TableUpdate]| {
                 let held = apply_updates(actual.clone(), updates).entries_within(&touched);
-                diff_tables(&P4INFO, &desired.entries_within(&touched), &held)
+                diff_tables(p4info(), &desired.entries_within(&touched), &held)
             };
             prop_assert_eq!(missing(&updates), vec![]);
             if !updates.is_empty() {
@@ -361,7 +360,7 @@ mod tests {
 
         #[test]
         fn equal_tables_do_not_differ(tables in tables()) {
-            prop_assert_eq!(diff_tables(&P4INFO, &tables, &tables), vec![]);
+            prop_assert_eq!(diff_tables(p4info(), &tables, &tables), vec![]);
         }
 
         #[test]
@@ -370,17 +369,17 @@ mod tests {
             actual in tables(),
             written in any::<prop::sample::Index>(),
         ) {
-            let updates = diff_tables(&P4INFO, &desired, &actual);
+            let updates = diff_tables(p4info(), &desired, &actual);
             let written = &updates[..written.index(updates.len() + 1)];
             let halfway = apply_updates(actual, written);
-            let rest = diff_tables(&P4INFO, &desired, &halfway);
+            let rest = diff_tables(p4info(), &desired, &halfway);
             prop_assert_eq!(written.len() + rest.len(), updates.len());
             prop_assert_eq!(apply_updates(halfway, &rest), desired);
         }
 
         #[test]
         fn no_update_twice(desired in tables(), actual in tables()) {
-            let updates = diff_tables(&P4INFO, &desired, &actual);
+            let updates = diff_tables(p4info(), &desired, &actual);
             let keys: std::collections::BTreeSet<_> =
                 updates.iter().map(|update| &update.entry.key).collect();
             prop_assert_eq!(keys.len(), updates.len());
@@ -394,9 +393,9 @@ mod tests {
                 (SwitchTables::default(), closed(from)),
             ] {
                 let mut now = actual.clone();
-                for update in diff_tables(&P4INFO, &desired, &actual) {
+                for update in diff_tables(p4info(), &desired, &actual) {
                     now = apply_updates(now, [&update]);
-                    prop_assert!(pins_have_paths(&now), "after {}", P4INFO.display(&update));
+                    prop_assert!(pins_have_paths(&now), "after {}", p4info().display(&update));
                 }
             }
         }

@@ -144,8 +144,6 @@ fn rows_with_deleted(desired: &SwitchTables, deletions: &[TableUpdate]) -> BTree
 
 #[cfg(test)]
 mod tests {
-    use std::sync::LazyLock;
-
     use UpdateKind::{Delete, Insert, Modify};
 
     use super::*;
@@ -153,8 +151,9 @@ mod tests {
     use crate::fabric::{self, PortNumber};
     use crate::{ForwardingPipeline, diff_tables};
 
-    static P4INFO: LazyLock<&P4Info> =
-        LazyLock::new(|| &ForwardingPipeline::embedded_fabric().p4info);
+    fn p4info() -> &'static P4Info {
+        &ForwardingPipeline::embedded_fabric().p4info
+    }
 
     /// Tables by letter in the order of writes, and the runs that these updates make.
     fn check(updates: &[(UpdateKind, char)], runs: &[usize]) {
@@ -167,7 +166,7 @@ mod tests {
             |&(kind, table): &(UpdateKind, char)| TableUpdate { kind, entry: entry(table) };
         let updates: Vec<TableUpdate> = updates.iter().map(update).collect();
         let lengths: Vec<usize> =
-            split_stages(&P4INFO, &updates).map(<[TableUpdate]>::len).collect();
+            split_stages(p4info(), &updates).map(<[TableUpdate]>::len).collect();
         assert_eq!(lengths, runs, "{updates:?}");
     }
 
@@ -197,9 +196,9 @@ mod tests {
             ];
             leaves.chain(shared).collect::<Vec<TableEntry>>().into_iter().collect()
         };
-        let updates = diff_tables(&P4INFO, &tables(new, [2, 1]), &tables(old, [1, 2]));
+        let updates = diff_tables(p4info(), &tables(new, [2, 1]), &tables(old, [1, 2]));
         let shown: Vec<String> =
-            updates.iter().map(|update| P4INFO.display(update).to_string()).collect();
+            updates.iter().map(|update| p4info().display(update).to_string()).collect();
         let expected = [
             "modify dst_leaf dst=10.0.0.3/32 -> set_dst_leaf(id=2)",
             "modify ecmp_group dst_leaf=1 -> [1xto_ecmp_port(port=2)]",
@@ -207,6 +206,6 @@ mod tests {
             "modify dst_leaf dst=10.0.0.4/32 -> set_dst_leaf(id=1)",
         ];
         assert_eq!(shown, expected);
-        assert_eq!(split_stages(&P4INFO, &updates).count(), 4);
+        assert_eq!(split_stages(p4info(), &updates).count(), 4);
     }
 }

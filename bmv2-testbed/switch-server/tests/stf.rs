@@ -19,16 +19,12 @@ use tokio::runtime::Runtime;
 
 type PlayError = Box<dyn Error>;
 
-/// Plays a case both ways.
+/// Plays a case in memory, and with entries over P4Runtime to a server that runs the program with its
+/// P4Info.
 fn play(json: &[u8], info: &str, case: &str) -> Result<(), PlayError> {
     let case = StfCase::parse(case)?;
-    case.run_on(&Arc::new(Program::from_json(json)?))?;
-    play_served(json, info, &case)
-}
-
-/// Plays a case with entries over P4Runtime, to a server that runs the program with its P4Info.
-fn play_served(json: &[u8], info: &str, case: &StfCase) -> Result<(), PlayError> {
-    let program = Program::from_json(json)?;
+    let program = Arc::new(Program::from_json(json)?);
+    case.run_on(&program)?;
     let config = ForwardingPipelineConfig {
         p4info: Some(P4Info::from_text(info)?),
         p4_device_config: json.to_vec(),

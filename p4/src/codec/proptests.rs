@@ -1,7 +1,5 @@
 //! Random rows of every table of `sai.p4`, numbers and strings, there and back.
 
-use std::sync::LazyLock;
-
 use p4rt::field_match::{Exact, FieldMatchType};
 use p4runtime_proto::v1 as p4rt;
 use proptest::prelude::*;
@@ -14,7 +12,9 @@ use crate::entry::{
 use crate::p4info::{ActionInfo, FieldInfo, MatchField, MatchKind, P4Info, TableInfo};
 use crate::sdn_string::{FieldValue, SdnString};
 
-static P4INFO: LazyLock<&P4Info> = LazyLock::new(|| &ForwardingPipeline::embedded_sai().p4info);
+fn p4info() -> &'static P4Info {
+    &ForwardingPipeline::embedded_sai().p4info
+}
 
 /// Strings of any characters, empty ones and the longest among them.
 fn text() -> impl Strategy<Value = SdnString> {
@@ -65,7 +65,8 @@ fn call(action: &'static ActionInfo) -> impl Strategy<Value = ActionCall> {
 }
 
 fn action(table: &'static TableInfo) -> impl Strategy<Value = ActionSpec> {
-    let actions: Vec<_> = table.row_actions.iter().map(|id| P4INFO.action(*id).unwrap()).collect();
+    let actions: Vec<_> =
+        table.row_actions.iter().map(|id| p4info().action(*id).unwrap()).collect();
     let call = prop::sample::select(actions).prop_flat_map(call);
     let weighted = (call, 1..9_u32, prop::option::of(text()));
     prop::collection::vec(weighted, 1..4).prop_map(|group| match table.profile {
@@ -79,7 +80,7 @@ fn action(table: &'static TableInfo) -> impl Strategy<Value = ActionSpec> {
 }
 
 fn entry() -> impl Strategy<Value = TableEntry> {
-    let tables: Vec<&'static TableInfo> = P4INFO.tables().collect();
+    let tables: Vec<&'static TableInfo> = p4info().tables().collect();
     prop::sample::select(tables).prop_flat_map(|table| {
         let fields: Vec<_> = table.fields.iter().map(row_field).collect();
         (fields, action(table)).prop_map(move |(fields, action)| {
@@ -94,9 +95,9 @@ proptest! {
     #[test]
     fn rows_with_strings_read_back_unchanged(entry in entry()) {
         let encoded = encode_entry(&entry);
-        prop_assert_eq!(decode_entry(&P4INFO, &encoded), Ok(entry.clone()));
+        prop_assert_eq!(decode_entry(p4info(), &encoded), Ok(entry.clone()));
         // Whatever the strings are, a row is shown on one line.
-        prop_assert_eq!(P4INFO.display(&entry).to_string().lines().count(), 1);
+        prop_assert_eq!(p4info().display(&entry).to_string().lines().count(), 1);
     }
 
     #[test]
@@ -110,11 +111,11 @@ proptest! {
 }
 
 fn vrf_table() -> TableId {
-    P4INFO.table_named("vrf_table").unwrap().id
+    p4info().table_named("vrf_table").unwrap().id
 }
 
 fn no_action() -> ActionSpec {
-    ActionCall::new(P4INFO.action_named("no_action").unwrap().id, []).into()
+    ActionCall::new(p4info().action_named("no_action").unwrap().id, []).into()
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn strings_that_are_none_are_refused_by_name() {
     let mut encoded = encode_entry(&key.with_action(no_action()));
     for bytes in [vec![0xff, 0xfe], vec![b'a'; 256]] {
         encoded.r#match[0].field_match_type = Some(FieldMatchType::Exact(Exact { value: bytes }));
-        let error = decode_entry(&P4INFO, &encoded).unwrap_err();
+        let error = decode_entry(p4info(), &encoded).unwrap_err();
         assert_eq!(error.to_string(), "match field 1 is no UTF-8 string of at most 255 bytes");
     }
 }
@@ -131,13 +132,13 @@ fn strings_that_are_none_are_refused_by_name() {
 #[test]
 fn strings_and_numbers_are_shown_as_such() {
     let port = SdnString::try_from("Ethernet4").unwrap();
-    let table = P4INFO.table_named("router_interface_table").unwrap();
-    let action = P4INFO.action_named("unicast_set_port_and_src_mac").unwrap();
+    let table = p4info().table_named("router_interface_table").unwrap();
+    let action = p4info().action_named("unicast_set_port_and_src_mac").unwrap();
     let id = SdnString::try_from("uplink-4").unwrap();
     let call = ActionCall::new(action.id, [port.into(), 0x0200_0000_0001_u64.into()]);
     let key = EntryKey::for_row(table.id, vec![RowField::exact(1, id)], 0);
     assert_eq!(
-        P4INFO.display(&key.with_action(call.into())).to_string(),
+        p4info().display(&key.with_action(call.into())).to_string(),
         "router_interface_table router_interface_id=\"uplink-4\" -> \
          unicast_set_port_and_src_mac(port=\"Ethernet4\", src_mac=02:00:00:00:00:01)"
     );

@@ -3,7 +3,8 @@
 //! A controller of a PINS switch names ports, next hops and groups by strings. The decision: they
 //! are translated at the border, in both directions (`pins/string_ids.rs`), so that everything
 //! behind it has numbers as in every other dialect. `pins/schema.rs` reads in the P4Info what only
-//! this dialect enforces: roles, restrictions and references (`pins/references.rs`). `pins/batch.rs` writes, `pins/query.rs` reads.
+//! this dialect enforces: roles, restrictions and references (`pins/references.rs`).
+//! `pins/batch.rs` writes, `pins/query.rs` reads.
 //!
 //! Source: `p4rt_app` of sonic-net/sonic-pins at b08b068; messages and code are our own.
 

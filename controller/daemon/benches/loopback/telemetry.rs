@@ -1,5 +1,5 @@
-//! Reports of jobs: how long the controller takes to handle each, at how many a second, and how long from the last window of a profile to the last switch that holds what
-//! follows from it.
+//! Reports of jobs: how long the controller takes to handle each, at how many a second, and how long
+//! from the last window of a profile to the last switch that holds what follows from it.
 
 use std::time::Duration;
 

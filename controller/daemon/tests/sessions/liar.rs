@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use futures::{Stream, StreamExt, stream};
 use p4::entry::TableId;
@@ -101,11 +101,13 @@ fn stream_error() -> p4rt::StreamMessageResponse {
     p4rt::StreamMessageResponse { update: Some(FromSwitch::Error(error)) }
 }
 
-static P4INFO: LazyLock<&P4Info> = LazyLock::new(|| &ForwardingPipeline::embedded_fabric().p4info);
+fn p4info() -> &'static P4Info {
+    &ForwardingPipeline::embedded_fabric().p4info
+}
 
 /// A row of a table with as much as it may have, and unlike the rows of other `index`es.
 fn invent_row(table: TableId, index: u32) -> p4rt::Entity {
-    let table = P4INFO.table(table).expect("it is a table of the program");
+    let table = p4info().table(table).expect("it is a table of the program");
     let exact = |value: u32| {
         let value = value.to_be_bytes().to_vec();
         FieldMatchType::Exact(p4rt::field_match::Exact { value })
@@ -114,7 +116,7 @@ fn invent_row(table: TableId, index: u32) -> p4rt::Entity {
         field_id: field.info.id,
         field_match_type: Some(exact(index)),
     });
-    let action = P4INFO.action(table.row_actions[0]).expect("it is an action of the program");
+    let action = p4info().action(table.row_actions[0]).expect("it is an action of the program");
     let params = action.params.iter().map(|param| p4rt::action::Param {
         param_id: param.id,
         value: index.to_be_bytes().to_vec(),

@@ -12,7 +12,7 @@ use p4::{FieldValue, diff_tables};
 use proptest::prelude::*;
 use topology::clos::{self, ClosSpec};
 
-use self::programs::{P4INFO, TIGHT, programs};
+use self::programs::{TIGHT, p4info, programs};
 use self::walk::{walk_sai, walk_sai_with_dscp};
 use super::*;
 use crate::pipelines::fabric::tests::walk::{Packet, fields, walk};
@@ -27,7 +27,7 @@ fn shown(fabric: &Fabric, lowered: &LoweredPlan, switch: &str) -> Vec<String> {
     let tables = &lowered.tables[&fabric.switch_named(switch).unwrap()];
     let ports = [table::ROUTER_INTERFACE, table::NEIGHBOR, table::NEXTHOP];
     let rows = tables.iter().filter(|(key, _)| !ports.contains(&key.table));
-    rows.map(|row| P4INFO.display(&TableEntry::from(row)).to_string()).collect()
+    rows.map(|row| p4info().display(&TableEntry::from(row)).to_string()).collect()
 }
 
 fn small() -> Fabric {
@@ -64,7 +64,7 @@ fn a_leaf_pins_a_pair_by_a_route_and_another_path_by_five_tuple() {
     for flow in &mut plan.flows {
         flow.links = links.pop_first().unwrap();
     }
-    let lowered = lower_plan(&fabric, &plan, &SaiBudget::from_program(&P4INFO)).unwrap();
+    let lowered = lower_plan(&fabric, &plan, &SaiBudget::from_program(p4info())).unwrap();
     let expected = [
         "wcmp_group_table wcmp_group_id=\"group-2\" -> \
          [1xset_nexthop_id(nexthop_id=\"port-2\"), 1xset_nexthop_id(nexthop_id=\"port-3\")]",
@@ -258,7 +258,7 @@ fn check_writes(
 proptest! {
     #[test]
     fn both_pipelines_forward_alike(case in cases(), (program, budget) in budgets()) {
-        let roomy: &P4Info = if std::ptr::eq(program, &*TIGHT) { &P4INFO } else { program };
+        let roomy: &P4Info = if std::ptr::eq(program, &*TIGHT) { p4info() } else { program };
         let enough = SaiBudget::from_program(roomy);
         let whole = all_sai(&case.fabric);
         for fabric in [whole.clone(), whole.with_changes(case.changes.clone())] {
@@ -352,7 +352,7 @@ proptest! {
                     prop_assert!(all, "{key:?} has a failed member beside others");
                 }
             }
-            check_tables(&P4INFO, &protected[&switch], &SaiBudget::from_program(&P4INFO))?;
+            check_tables(p4info(), &protected[&switch], &SaiBudget::from_program(p4info()))?;
         }
     }
 }

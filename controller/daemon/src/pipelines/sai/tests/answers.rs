@@ -62,7 +62,7 @@ fn a_receiver_answers_over_the_path_of_the_flow_at_the_level_of_its_job() {
     let plan = plan_adopting(&fabric, &[job(0, &[(0, 1, 50_000)])], &[]);
     let spine = fabric.switch_after(plan.flows[0].links[1]).unwrap();
     let port = if fabric.switch(spine).name == "spine1" { 2 } else { 3 };
-    let lowered = lower_plan(&fabric, &plan, &SaiBudget::from_program(&P4INFO)).unwrap();
+    let lowered = lower_plan(&fabric, &plan, &SaiBudget::from_program(p4info())).unwrap();
     let rows = shown(&fabric, &lowered, "leaf2");
     let expected = [
         format!(

@@ -10,7 +10,7 @@ fn what_does_not_fit_is_named_and_the_least_intense_spills_first() {
     // Job 1 is the more intense one.
     let jobs = [job(0, &[(0, 1, 50_000)]), job(1, &[(0, 1, 50_001)])];
     let plan = plan_adopting(&fabric, &jobs, &[]);
-    let mut budget = SaiBudget { vrfs: 0, redirects: 1, ..SaiBudget::from_program(&P4INFO) };
+    let mut budget = SaiBudget { vrfs: 0, redirects: 1, ..SaiBudget::from_program(p4info()) };
     let lowered = |budget| lower_plan(&fabric, &plan, &budget).unwrap();
     let texts = |lowered: &LoweredPlan| -> Vec<String> {
         lowered.shortages.findings.iter().map(ToString::to_string).collect()
@@ -34,7 +34,7 @@ fn what_spills_keeps_its_level() {
     let fabric = all_sai(&clos::build_clos("two racks", &spec).unwrap());
     let jobs = [job(0, &[(0, 2, 50_000)]), job(1, &[(1, 3, 50_001)])];
     let plan = plan_adopting(&fabric, &jobs, &[]);
-    let budget = SaiBudget { vrfs: 0, redirects: 0, ..SaiBudget::from_program(&P4INFO) };
+    let budget = SaiBudget { vrfs: 0, redirects: 0, ..SaiBudget::from_program(p4info()) };
     let lowered = lower_plan(&fabric, &plan, &budget).unwrap();
     let text = "warning: leaf1: no room for pins, left to ECMP: h2>h4:50001, h1>h3:50000";
     let texts: Vec<String> = lowered.shortages.findings.iter().map(ToString::to_string).collect();
@@ -62,10 +62,10 @@ fn another_level_is_one_modification_at_each_leaf() {
     let plan = plan_adopting(&fabric, &[job(0, &ring)], &[]);
     let mut other = plan.clone();
     other.jobs[0].level = plan.jobs[0].level - 1;
-    let budget = SaiBudget::from_program(&P4INFO);
+    let budget = SaiBudget::from_program(p4info());
     let [before, after] = [&plan, &other].map(|plan| lower_plan(&fabric, plan, &budget).unwrap());
     for switch in fabric.switch_ids() {
-        let updates = diff_tables(&P4INFO, &after.tables[&switch], &before.tables[&switch]);
+        let updates = diff_tables(p4info(), &after.tables[&switch], &before.tables[&switch]);
         let updates: Vec<_> =
             updates.iter().map(|update| (update.kind, update.entry.key.table)).collect();
         let is_leaf_of_job = ["leaf1", "leaf2"].contains(&fabric.switch(switch).name.as_str());

@@ -12,8 +12,9 @@ use proptest::prelude::*;
 
 use super::SaiBudget;
 
-pub(super) static P4INFO: LazyLock<&P4Info> =
-    LazyLock::new(|| &ForwardingPipeline::embedded_sai().p4info);
+pub(super) fn p4info() -> &'static P4Info {
+    &ForwardingPipeline::embedded_sai().p4info
+}
 
 /// The program with ACL tables of a few rows.
 pub(super) static TIGHT: LazyLock<P4Info> = LazyLock::new(|| {
@@ -35,7 +36,7 @@ static PUBLISHED: LazyLock<Vec<(&str, P4Info)>> = LazyLock::new(|| {
 
 pub(super) fn programs() -> Vec<&'static P4Info> {
     let published = PUBLISHED.iter().map(|(_, program)| program);
-    [(*P4INFO), &*TIGHT].into_iter().chain(published).collect()
+    [(p4info()), &*TIGHT].into_iter().chain(published).collect()
 }
 
 /// Every row is one of the program when it has been encoded: its fields, actions and widths exist.
@@ -62,11 +63,11 @@ fn fixed_tables_are_those_that_are_published() {
     for ((name, program), id) in
         PUBLISHED.iter().flat_map(|one| fixed.clone().map(move |id| (one, id)))
     {
-        let [ours, theirs] = [(*P4INFO), program].map(|program| program.table(id).unwrap());
+        let [ours, theirs] = [(p4info()), program].map(|program| program.table(id).unwrap());
         assert_eq!((&ours.name, &ours.fields), (&theirs.name, &theirs.fields), "{name}");
         for action in &ours.row_actions {
             let [ours, theirs] =
-                [(*P4INFO), program].map(|program| program.action(*action).unwrap());
+                [(p4info()), program].map(|program| program.action(*action).unwrap());
             assert_eq!((&ours.name, &ours.params), (&theirs.name, &theirs.params), "{name}");
         }
     }
