@@ -465,6 +465,7 @@ impl HostCluster {
             let connection = &mut self.connections[index];
             if self.ports.first_of(connection.source) == nic {
                 connection.choose_port(&self.ports);
+                self.enqueue_before_wire(index);
                 self.request_transmission(index, now, out);
             }
         }
@@ -479,7 +480,75 @@ impl fmt::Debug for HostCluster {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use planner::{Flow, FlowGpus, MeasuredSlowdown};
+    use topology::{HostId, HostInterconnect, LinkScheduler, PcieSwitch, clos};
+
     use super::*;
+    use crate::transport::{LossRecovery, MessageSegment, TransportSettings};
+
+    /// Two hosts whose NIC is behind a PCIe switch and has two ports, and a job between them.
+    fn bonded_cluster() -> HostCluster {
+        let spec =
+            clos::ClosSpec { hosts_per_leaf: 1, ports_per_nic: 2, ..clos::ClosSpec::default() };
+        let switch =
+            PcieSwitch { gpus: (0..8).collect(), nics: vec![0], gbps: 400.0, root_gbps: None };
+        let interconnect = Arc::new(HostInterconnect {
+            pcie_switches: vec![switch],
+            nvlink_domains: Vec::new(),
+            scheduler: LinkScheduler::Fifo,
+        });
+        let fabric = clos::build_clos("bonds", &spec).unwrap();
+        let fabric = fabric.with_interconnects(|_| Some(Arc::clone(&interconnect)));
+        let job = Job {
+            id: "a".into(),
+            tenant: None,
+            model: None,
+            gpus: BTreeMap::from([(HostId(0), 8), (HostId(1), 8)]),
+            flop_per_iteration: 1.0,
+            compute_seconds: 0.1,
+            overlap_from: 0.5,
+            can_wait: false,
+            measured: MeasuredSlowdown::default(),
+            flows: vec![Flow {
+                src: fabric.host(HostId(0)).nics[0],
+                dst: fabric.host(HostId(1)).nics[0],
+                bytes: 1e9,
+                udp_src_port: Some(0xC000),
+                gpus: FlowGpus::new(Some(0), Some(0)),
+                overlap_from: None,
+            }],
+        };
+        let transport = TransportSettings {
+            window: 16,
+            ack_every: 4,
+            timeout_ns: 1_000_000_000,
+            recovery: LossRecovery::GoBackN,
+            reordering: 0,
+            retries: None,
+        };
+        let settings = HostSettings { transport, congestion: None };
+        HostCluster::new(&fabric, &[job], TimeScale::REAL, settings)
+    }
+
+    #[test]
+    fn packets_before_a_port_that_fails_leave_by_the_other() {
+        let mut cluster = bonded_cluster();
+        let mut out = EndpointOutbox::default();
+        let outward = &mut cluster.connections[0].outward;
+        let wire = outward.last_place().unwrap();
+        let port = outward.link_at(wire).unwrap();
+        for psn in 0..2 {
+            outward.put(wire, MessageSegment { psn, payload: 4096, first: psn == 0, last: false });
+        }
+        assert_eq!(outward.passable_link(wire - 1), None, "PCIe is held back");
+        cluster.handle_carrier(port as u32, WireState::Down, 0, &mut out);
+        let outward = &cluster.connections[0].outward;
+        assert_ne!(outward.link_at(wire), Some(port));
+        assert!(outward.passable_link(wire - 1).is_some(), "the first has left by the other");
+    }
 
     #[test]
     fn tokens_round_trip() {

@@ -38,6 +38,11 @@ impl<S> HostHops<S> {
         self.hops.get(place).map(|hop| hop.link)
     }
 
+    /// The place of the last link.
+    pub(crate) fn last_place(&self) -> Option<usize> {
+        self.hops.len().checked_sub(1)
+    }
+
     /// Has another link in place of the last; what waits there waits for it.
     pub(crate) fn replace_last(&mut self, link: usize) {
         if let Some(last) = self.hops.last_mut() {

@@ -55,6 +55,14 @@ impl HostCluster {
         }
     }
 
+    /// Gives a connection whose port has changed a place in the queue of the new one: what waits
+    /// there left the queue with the old port.
+    pub(super) fn enqueue_before_wire(&mut self, index: usize) {
+        if let Some(last) = self.connections[index].outward.last_place() {
+            self.enqueue_if_ready(index, HopDirection::Outward, last);
+        }
+    }
+
     /// Gives a connection a place in the queue of one of its links if it has a packet there that
     /// may pass.
     fn enqueue_if_ready(&mut self, index: usize, direction: HopDirection, place: usize) {

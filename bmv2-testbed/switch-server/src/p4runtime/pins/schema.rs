@@ -137,7 +137,7 @@ impl PinsSchema {
                         checked: CheckedFields::resolve(
                             &object,
                             &fields,
-                            &preamble.annotations,
+                            (&preamble.annotations, "entry_restriction"),
                             info,
                             pipeline,
                         )?,
@@ -167,7 +167,8 @@ impl PinsSchema {
             let annotations = preamble.map_or(&[][..], |preamble| &preamble.annotations);
             let fields: Vec<_> = declared_parameters(declared, action).collect();
             let object = format!("action {}", action.name);
-            let checked = CheckedFields::resolve(&object, &fields, annotations, info, pipeline)?;
+            let restriction = (annotations, "action_restriction");
+            let checked = CheckedFields::resolve(&object, &fields, restriction, info, pipeline)?;
             self.actions.insert(*id, PinsAction { name: action.name.clone(), checked });
         }
         Ok(())
@@ -184,10 +185,11 @@ impl PinsSchema {
 }
 
 impl CheckedFields {
+    /// Reads a key or an action, whose restriction is that annotation.
     fn resolve(
         object: &str,
         fields: &[DeclaredField<'_>],
-        annotations: &[String],
+        (annotations, restriction): (&[String], &str),
         info: &p4info::P4Info,
         pipeline: &PipelineSchema,
     ) -> Result<Self, SchemaError> {
@@ -203,13 +205,10 @@ impl CheckedFields {
                 checked.strings.insert(field.id, string_type);
             }
         }
-        // Tables have the one, actions the other.
-        let of_entries = annotation(annotations, "entry_restriction");
-        let restriction = of_entries.or_else(|| annotation(annotations, "action_restriction"));
-        if let Some(text) = restriction {
+        if let Some(text) = annotation(annotations, restriction) {
             let operands =
                 (0..).zip(fields).map(|(place, field)| (field.name, field.operand(place)));
-            let has_priority = of_entries.is_some();
+            let has_priority = restriction == "entry_restriction";
             let scope = Scope { operands: operands.collect(), has_priority };
             checked.restriction = Constraint::parse(&unquote(text), &scope)
                 .map_err(|error| unsupported(format!("the restriction ({error})")))?;
