@@ -140,14 +140,14 @@ impl PlanContext<'_> {
         let mut comparison = match self.effective_depth(regions) {
             PlanDepth::Full => {
                 refine::keep_in_force(self, &compared, found);
-                let mut comparison = refine::adopt_best(self, &open, found);
-                refine::shift_starts(self, &open, found, &mut comparison);
+                let (mut comparison, others) = refine::adopt_best(self, &open, found);
+                refine::shift_starts(self, &open, found, (&mut comparison, &others));
                 comparison
             }
             PlanDepth::Settled => {
-                let mut comparison = refine::adopt_best(self, &open, found);
+                let (mut comparison, others) = refine::adopt_best(self, &open, found);
                 refine::keep_paths(self, &open, found, &mut comparison);
-                refine::shift_starts(self, &open, found, &mut comparison);
+                refine::shift_starts(self, &open, found, (&mut comparison, &others));
                 comparison
             }
             PlanDepth::Quick => {

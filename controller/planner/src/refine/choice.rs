@@ -39,6 +39,29 @@ const LAST_PART: u64 = 8;
 const MAX_OPTIMA: usize = 32;
 const FEW_STEPS: usize = 12;
 
+/// Candidates that were not adopted and are tried with start shifts: each costs as much as dozens of
+/// simulations.
+const MAX_ALTERNATIVES: usize = 3;
+
+/// A candidate that was not adopted.
+#[derive(Clone, Debug)]
+pub(crate) struct Alternative {
+    pub(super) candidate: ValuedCandidate,
+    /// The longest that a flow of each job waits for service.
+    pub(super) wait_seconds: Vec<f64>,
+}
+
+/// The best candidates that were not adopted, by region: with start shifts, one of them may be better
+/// than what was.
+#[derive(Debug, Default)]
+pub(crate) struct Alternatives(BTreeMap<u64, Vec<Alternative>>);
+
+impl Alternatives {
+    pub(super) fn of_region(&self, region: &PlanRegion) -> &[Alternative] {
+        self.0.get(&region.digest).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// Candidates of one region and what each was worth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionComparison {
@@ -152,10 +175,11 @@ pub(crate) fn adopt_best(
     context: &PlanContext<'_>,
     regions: &[&PlanRegion],
     decided: &mut Decisions,
-) -> PlanComparison {
+) -> (PlanComparison, Alternatives) {
     let unsearched = decided.clone();
     let mut candidates = CandidateBuilder::new(context, regions, &unsearched);
     let mut comparison = PlanComparison::default();
+    let mut alternatives = Alternatives::default();
     for region in regions {
         let evaluation = RegionEvaluation::new(context, region);
         decided.mark_compared(context.traffic, context.policy, &region.jobs);
@@ -165,9 +189,10 @@ pub(crate) fn adopt_best(
         let ValuedCandidate { levels, .. } = &found.adopted;
         let levels = levels.iter().copied();
         decided.adopt(context.traffic, &region.jobs, levels, found.adopted.paths());
+        alternatives.0.insert(region.digest, found.alternatives);
         comparison.regions.push(found.comparison);
     }
-    comparison
+    (comparison, alternatives)
 }
 
 /// Puts the plan in force into `decided`, for all `regions` and as far as it goes.
@@ -303,6 +328,7 @@ pub(crate) fn choose_levels_quickly(
 /// The result of a region.
 struct RegionDecision {
     adopted: ValuedCandidate,
+    alternatives: Vec<Alternative>,
     comparison: RegionComparison,
 }
 
@@ -348,7 +374,34 @@ fn decide_region(
         ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),
         slowdown_limit: evaluation.objective().slowdown_limit(),
     };
-    Some(RegionDecision { adopted, comparison })
+    let alternatives = best_alternatives(&mut evaluation, &adopted, valued);
+    Some(RegionDecision { adopted, alternatives, comparison })
+}
+
+/// The candidates with other paths that are worth the most, whether or not a job misses its floor.
+fn best_alternatives(
+    evaluation: &mut RegionEvaluation<'_>,
+    adopted: &ValuedCandidate,
+    mut valued: Vec<ValuedCandidate>,
+) -> Vec<Alternative> {
+    let mut found: Vec<Alternative> = Vec::new();
+    if !evaluation.can_wait() {
+        return found;
+    }
+    valued.sort_by(|a, b| b.value.value.total_cmp(&a.value.value));
+    for candidate in valued {
+        let is_known = adopted.paths() == candidate.paths()
+            || found.iter().any(|of| of.candidate.paths() == candidate.paths());
+        if !is_known && !evaluation.objective().misses_service_bound(candidate.value) {
+            let expected = evaluation.expect_jobs(&candidate);
+            let wait_seconds = expected.iter().map(|of| of.wait).collect();
+            found.push(Alternative { candidate, wait_seconds });
+        }
+        if found.len() == MAX_ALTERNATIVES {
+            break;
+        }
+    }
+    found
 }
 
 /// Share of the worth that `adopted` gives up for the service bound, against the best of the

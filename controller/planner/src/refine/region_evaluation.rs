@@ -122,6 +122,11 @@ impl<'a> RegionEvaluation<'a> {
         self.objective
     }
 
+    /// Whether all jobs begin their iterations when they are asked to.
+    pub(super) fn can_wait(&self) -> bool {
+        self.region.jobs.iter().all(|job| self.context.traffic.jobs[*job].can_wait)
+    }
+
     /// Whether the paths of the region are searched.
     pub(super) fn is_searched(&self) -> bool {
         self.context.traffic.count_flows(&self.region.jobs) <= MAX_SEARCHED_FLOWS
@@ -528,16 +533,26 @@ impl<'a> RegionEvaluation<'a> {
         }
     }
 
-    /// What moving from the running paths to others must gain: a share of the worth of the jobs
-    /// whose flows move.
+    /// What moving from the running paths to others must gain.
     pub(super) fn moving_price(&self, running: &[LinkPath], paths: &[LinkPath]) -> f64 {
-        let PlanContext { traffic, policy, previous, .. } = *self.context;
-        let moved = self.region.jobs.iter().zip(self.judge.job_worth()).filter(|(job, _)| {
-            let span = traffic.spans[**job].clone();
-            previous.job_level(**job).is_some() && running[span.clone()] != paths[span]
-        });
-        policy.move_gain_min * moved.map(|(_, worth)| worth).sum::<f64>()
+        moving_price(self.context, self.region, self.judge.job_worth(), [running, paths])
     }
+}
+
+/// What moving jobs of `region` from the running paths to others must gain: a share of the worth of
+/// the jobs whose flows move.
+pub(super) fn moving_price(
+    context: &PlanContext<'_>,
+    region: &PlanRegion,
+    worth: &[f64],
+    [running, paths]: [&[LinkPath]; 2],
+) -> f64 {
+    let PlanContext { traffic, policy, previous, .. } = *context;
+    let moved = region.jobs.iter().zip(worth).filter(|(job, _)| {
+        let span = traffic.spans[**job].clone();
+        previous.job_level(**job).is_some() && running[span.clone()] != paths[span]
+    });
+    policy.move_gain_min * moved.map(|(_, worth)| worth).sum::<f64>()
 }
 
 /// The best of candidates, of equals the first.

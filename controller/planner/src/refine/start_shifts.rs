@@ -11,15 +11,19 @@
 //! A group has slots only if all of its jobs wait when they are asked to (`Job::can_wait`): one that
 //! does not has no place on the circle.
 
-use super::choice::{CandidateOutcome, PlanComparison};
+use topology::LinkPath;
+
+use super::choice::{Alternative, Alternatives, CandidateOutcome, PlanComparison};
 use super::contention_group::ContentionGroup;
 use super::decisions::Decisions;
 use super::forecast::{ShiftedRuns, forecast_iterations};
-use super::judge::Judge;
+use super::judge::{DecisionValue, Judge};
 use super::objective::PlanObjective;
+use super::region_evaluation::moving_price;
 use super::{LevelOrigin, PathOrigin};
+use crate::path_selection;
 use crate::plan::{MOST_CORRECTED, StartShift};
-use crate::plan_context::{PlanContext, PlanRegion};
+use crate::plan_context::{PlanContext, PlanDepth, PlanRegion};
 use crate::priority::timeline::PeriodicOccupation;
 
 /// Periods differ by this share at most.
@@ -50,61 +54,155 @@ const MAX_SWEEPS: usize = 8;
 const NOISE: f64 = 1e-9;
 
 /// Puts start shifts, and the levels that go with them, into `decided` where the judge finds them
-/// better, in all `regions`.
+/// better, in all `regions`: on the paths decided, or on those of an alternative that was not as good
+/// without slots.
 pub(crate) fn shift_starts(
     context: &PlanContext<'_>,
     regions: &[&PlanRegion],
     decided: &mut Decisions,
-    comparison: &mut PlanComparison,
+    (comparison, alternatives): (&mut PlanComparison, &Alternatives),
 ) {
     for region in regions {
-        let mut judge = Judge::new(context.traffic, context.policy, &region.jobs);
-        let mut is_shifted = false;
-        for group in &*judge.contention_groups(&decided.paths) {
-            let jobs: Vec<usize> =
-                group.members.iter().map(|member| region.jobs[*member]).collect();
-            // A job that does not wait takes the link whenever it likes, and spoils the slots of
-            // all.
-            if !jobs.iter().all(|job| context.traffic.jobs[*job].can_wait) {
-                continue;
-            }
-            let mut proposals = propose_slots(group);
-            let trial = ShiftTrial { context, judge: &judge, group, jobs: &jobs };
-            // Phases are tried only where slots are possible, as each trial costs runs of the
-            // length of a forecast.
-            if !proposals.is_empty() {
-                proposals.extend(trial.propose_phases());
-            }
-            if let Some((levels, shifts)) = trial.find_best(decided, proposals) {
-                for ((job, level), shift) in jobs.iter().zip(levels).zip(shifts) {
-                    decided.levels[*job] = level;
-                    decided.shifts[*job] = Some(shift);
-                }
-                is_shifted = true;
-            }
-        }
+        let others = alternatives.of_region(region);
+        let mut trial = RegionTrial::new(context, region);
+        let Some(found) = trial.find_best(decided, others) else { continue };
+        *decided = found.decisions;
         let compared = comparison.regions.iter_mut().find(|of| of.digest == region.digest);
-        if let Some(compared) = compared.filter(|_| is_shifted) {
-            compared.forecasts = forecast_iterations(
-                context.traffic,
-                &region.jobs,
-                &decided.paths,
-                (&decided.levels, &decided.shifts),
-            );
-            let origin = compared.candidates.first().map_or(PathOrigin::Selected, |of| of.paths);
-            let seconds: Vec<f64> = compared.forecasts.iter().map(|of| of.seconds).collect();
-            let value = judge.value_of_seconds(&seconds);
-            compared.candidates.insert(
-                0,
-                CandidateOutcome {
-                    paths: origin,
-                    levels: vec![LevelOrigin::Shifted],
-                    gpu_utilization: value.value / judge.job_worth().iter().sum::<f64>(),
-                    worst_slowdown: value.worst_slowdown,
-                    worst_wait_seconds: value.worst_wait,
-                },
-            );
+        let Some(compared) = compared else { continue };
+        let mut origin = compared.candidates.first().map_or(PathOrigin::Selected, |of| of.paths);
+        if let Some(other) = found.alternative {
+            origin = other.candidate.origin();
+            compared.wait_seconds.clone_from(&other.wait_seconds);
         }
+        compared.forecasts = forecast_iterations(
+            context.traffic,
+            &region.jobs,
+            &decided.paths,
+            (&decided.levels, &decided.shifts),
+        );
+        let seconds: Vec<f64> = compared.forecasts.iter().map(|of| of.seconds).collect();
+        let value = trial.judge.value_of_seconds(&seconds);
+        compared.candidates.insert(
+            0,
+            CandidateOutcome {
+                paths: origin,
+                levels: vec![LevelOrigin::Shifted],
+                gpu_utilization: value.value / trial.judge.job_worth().iter().sum::<f64>(),
+                worst_slowdown: value.worst_slowdown,
+                worst_wait_seconds: value.worst_wait,
+            },
+        );
+    }
+}
+
+/// Decisions with slots in a region, and what they are worth in the long run.
+struct SlottedDecisions<'o> {
+    decisions: Decisions,
+    value: DecisionValue,
+    /// The one that has the paths; none for those decided without slots.
+    alternative: Option<&'o Alternative>,
+}
+
+/// One region in which jobs might begin in slots of their own.
+struct RegionTrial<'a> {
+    context: &'a PlanContext<'a>,
+    region: &'a PlanRegion,
+    judge: Judge<'a>,
+    objective: PlanObjective,
+}
+
+impl<'a> RegionTrial<'a> {
+    fn new(context: &'a PlanContext<'a>, region: &'a PlanRegion) -> Self {
+        let judge = Judge::new(context.traffic, context.policy, &region.jobs);
+        Self { context, region, judge, objective: PlanObjective::new(context.policy, None) }
+    }
+
+    /// The best decisions with slots, if they are better than `decided` without.
+    fn find_best<'o>(
+        &mut self,
+        decided: &Decisions,
+        others: &'o [Alternative],
+    ) -> Option<SlottedDecisions<'o>> {
+        let mut best = self.find_slots(decided, None);
+        for other in others {
+            let mut with = decided.clone();
+            let levels = other.candidate.levels.iter().copied();
+            with.adopt(self.context.traffic, &self.region.jobs, levels, other.candidate.paths());
+            let Some(next) = self.find_slots(&with, Some(other)) else { continue };
+            let so_far = match &best {
+                Some(best) => best.value,
+                None => self.value_without_slots(decided),
+            };
+            let price = self.moving_price(&decided.paths, &next.decisions.paths);
+            if self.objective.is_better(next.value, so_far, price) {
+                best = Some(next);
+            }
+        }
+        best.map(|found| self.keep_running(found))
+    }
+
+    /// The running paths where they are as good with slots as those of an alternative: paths that
+    /// differ by names alone.
+    fn keep_running<'o>(&mut self, found: SlottedDecisions<'o>) -> SlottedDecisions<'o> {
+        let PlanContext { traffic, previous, .. } = *self.context;
+        if found.alternative.is_none() {
+            return found;
+        }
+        let running = path_selection::usable_previous_paths(traffic, previous).into_iter();
+        let running = running.zip(&found.decisions.paths);
+        let paths: Vec<LinkPath> = running.map(|(had, new)| had.unwrap_or(*new)).collect();
+        let mut with = found.decisions.clone();
+        let levels: Vec<u8> = self.region.jobs.iter().map(|job| with.levels[*job]).collect();
+        with.adopt(traffic, &self.region.jobs, levels, &paths);
+        if with.paths == found.decisions.paths {
+            return found;
+        }
+        let kept = self.find_slots(&with, found.alternative);
+        kept.filter(|kept| !self.objective.is_better(found.value, kept.value, 0.0)).unwrap_or(found)
+    }
+
+    /// `decided` with slots in all groups that gain by them; none if no group does.
+    fn find_slots<'o>(
+        &mut self,
+        decided: &Decisions,
+        alternative: Option<&'o Alternative>,
+    ) -> Option<SlottedDecisions<'o>> {
+        let mut decisions = decided.clone();
+        let (mut slotted, mut without) = (Vec::new(), Vec::new());
+        for group in &*self.judge.contention_groups(&decided.paths) {
+            let trial = ShiftTrial::new(self, group);
+            match trial.find_best(decided) {
+                Some((levels, shifts, value)) => {
+                    for ((job, level), shift) in trial.jobs.iter().zip(levels).zip(shifts) {
+                        decisions.levels[*job] = level;
+                        decisions.shifts[*job] = Some(shift);
+                    }
+                    slotted.push(value);
+                }
+                None => without.push(group.clone()),
+            }
+        }
+        if slotted.is_empty() {
+            return None;
+        }
+        let without = without.iter().map(|group| ShiftTrial::new(self, group).value(decided));
+        let value = slotted.into_iter().chain(without);
+        let value = value.fold(DecisionValue::NOTHING, DecisionValue::combine);
+        Some(SlottedDecisions { decisions, value, alternative })
+    }
+
+    fn value_without_slots(&mut self, decided: &Decisions) -> DecisionValue {
+        let groups = self.judge.contention_groups(&decided.paths);
+        let values = groups.iter().map(|group| ShiftTrial::new(self, group).value(decided));
+        values.fold(DecisionValue::NOTHING, DecisionValue::combine)
+    }
+
+    /// A settled plan is that from nothing, so nothing holds it back.
+    fn moving_price(&self, running: &[LinkPath], paths: &[LinkPath]) -> f64 {
+        if self.context.depth == PlanDepth::Settled {
+            return 0.0;
+        }
+        moving_price(self.context, self.region, self.judge.job_worth(), [running, paths])
     }
 }
 
@@ -112,24 +210,50 @@ pub(crate) fn shift_starts(
 struct ShiftTrial<'a> {
     context: &'a PlanContext<'a>,
     judge: &'a Judge<'a>,
+    objective: PlanObjective,
     group: &'a ContentionGroup,
     /// Its members, as jobs of the plan.
-    jobs: &'a [usize],
+    jobs: Vec<usize>,
 }
 
-impl ShiftTrial<'_> {
-    /// The best of the proposed shifts, with the levels decided or one, if it is as good as what is
+impl<'a> ShiftTrial<'a> {
+    fn new(region: &'a RegionTrial<'_>, group: &'a ContentionGroup) -> Self {
+        let jobs = group.members.iter().map(|member| region.region.jobs[*member]).collect();
+        Self {
+            context: region.context,
+            judge: &region.judge,
+            objective: region.objective,
+            group,
+            jobs,
+        }
+    }
+
+    /// What is decided is worth in the long run without slots.
+    fn value(&self, decided: &Decisions) -> DecisionValue {
+        let shares = self.runs().busy_shares(&self.levels(decided), &[]);
+        self.judge.value_of_shares(&self.group.members, &shares)
+    }
+
+    fn levels(&self, decided: &Decisions) -> Vec<u8> {
+        self.jobs.iter().map(|job| decided.levels[*job]).collect()
+    }
+
+    /// Slots, with the levels decided or one, and what they are worth, if that is as good as what is
     /// decided: the slots spare jobs what they lose until they have found phases that last.
-    fn find_best(
-        &self,
-        decided: &Decisions,
-        proposals: Vec<Vec<StartShift>>,
-    ) -> Option<(Vec<u8>, Vec<StartShift>)> {
+    fn find_best(&self, decided: &Decisions) -> Option<(Vec<u8>, Vec<StartShift>, DecisionValue)> {
+        // A job that does not wait takes the link whenever it likes, and spoils the slots of all.
+        if !self.jobs.iter().all(|job| self.context.traffic.jobs[*job].can_wait) {
+            return None;
+        }
+        let mut proposals = propose_slots(self.group);
         if proposals.is_empty() {
             return None;
         }
-        let had: Vec<u8> = self.jobs.iter().map(|job| decided.levels[*job]).collect();
-        let objective = PlanObjective::new(self.context.policy, None);
+        // Phases are tried only where slots are possible, as each trial costs runs of the length of a
+        // forecast.
+        proposals.extend(self.propose_phases());
+        let had = self.levels(decided);
+        let objective = self.objective;
         let members = &self.group.members;
         let mut tried = vec![had.clone(), self.one_level(&had, decided)];
         // A group that is on one level already is tried once.
@@ -159,7 +283,7 @@ impl ShiftTrial<'_> {
                 }
             }
         }
-        best.map(|(levels, shifts, _)| (levels, shifts))
+        best
     }
 
     /// Phases without slots: under strict levels, good ones last by themselves. They are of one
@@ -173,7 +297,7 @@ impl ShiftTrial<'_> {
     }
 
     fn runs(&self) -> ShiftedRuns<'_> {
-        ShiftedRuns { traffic: self.context.traffic, group: self.group, jobs: self.jobs }
+        ShiftedRuns { traffic: self.context.traffic, group: self.group, jobs: &self.jobs }
     }
 
     /// One level for all of them, as far as policy permits it.

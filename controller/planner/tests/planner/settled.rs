@@ -98,6 +98,9 @@ fn utilizations(report: &PlanReport) -> Vec<(u64, f64)> {
 }
 
 proptest! {
+    // One in two of the cases: each plans dozens of times.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(2)))]
+
     #[test]
     fn a_settled_plan_does_not_depend_on_the_road(road in road()) {
         let (cold, explained) = road.plan(None, PlanDepth::Full);

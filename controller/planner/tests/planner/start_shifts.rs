@@ -1,13 +1,13 @@
 //! Jobs of nearly equal periods begin in slots of their own, where they can be asked to.
 
 use planner::{
-    Job, Plan, PlanDepth, PlanReport, Policy, StartShift, check_plan, forecast_independently,
-    plan_to_depth,
+    Job, JobOverride, Plan, PlanDepth, PlanReport, Policy, StartShift, check_plan,
+    forecast_independently, plan_to_depth,
 };
 use proptest::prelude::*;
 use topology::Fabric;
 
-use crate::scenario::{clos, input, ring};
+use crate::scenario::{clos, input, ring, spines};
 
 /// Jobs between two leaves with one spine, each of whose NICs is as fast as the uplink that all of
 /// them share: of an iteration of `period` seconds, this share is communication.
@@ -83,6 +83,42 @@ fn two_jobs_that_fill_a_link_take_turns() {
     assert_eq!(shifts(&off), [None, None]);
 }
 
+/// Without slots, the long jobs hold their floor only beside short ones, which then wait; with slots,
+/// jobs of equal periods share an uplink.
+#[test]
+fn paths_that_are_good_with_slots_alone_are_found() {
+    let spec = topology::clos::ClosSpec {
+        leaves: 2,
+        spines: 2,
+        hosts_per_leaf: 4,
+        host_gbps: 200.0,
+        uplink_gbps: 200.0,
+        ..topology::clos::ClosSpec::default()
+    };
+    let fabric = topology::clos::build_clos("two uplinks", &spec).unwrap();
+    let shares = [(1.8, 0.55), (1.8, 0.55), (0.44, 0.48), (0.44, 0.48)];
+    let mut jobs = jobs(&fabric, &shares);
+    jobs.iter_mut().for_each(|job| job.can_wait = true);
+    let floor =
+        |id: &str| JobOverride { min_throughput: Some(0.8), ..JobOverride::fixing_level(id, None) };
+    let policy = Policy { overrides: vec![floor("j0"), floor("j1")], ..Policy::default() };
+    let input = input(&fabric, &jobs);
+    let (plan, report) = plan_to_depth(&input, &policy, None, PlanDepth::Full);
+    assert_eq!(check_plan(&input, &policy, &plan), []);
+    let spines: Vec<_> = jobs.iter().map(|job| spines(&fabric, &plan, job.id.as_str())).collect();
+    assert_eq!((&spines[0], &spines[2]), (&spines[1], &spines[3]));
+    let found = &report.comparison.regions[0].candidates[0];
+    assert!(found.worst_slowdown < 1.13, "{found:?}");
+
+    // Under another policy all is compared again, and nothing moves.
+    let other = Policy { move_gain_min: 0.5 * policy.move_gain_min, ..policy };
+    for depth in [PlanDepth::Full, PlanDepth::Settled] {
+        let (again, _) = plan_to_depth(&input, &other, Some(&plan), depth);
+        let paths = |plan: &Plan| plan.flows.iter().map(|flow| flow.links).collect::<Vec<_>>();
+        assert_eq!((paths(&again), shifts(&again)), (paths(&plan), shifts(&plan)), "{depth:?}");
+    }
+}
+
 #[test]
 fn nobody_waits_where_nothing_is_gained() {
     let fabric = bottleneck(2);
@@ -103,6 +139,9 @@ fn nobody_waits_where_nothing_is_gained() {
 }
 
 proptest! {
+    // One in four of the cases: each plans dozens of times.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
+
     /// A slot is within its period, and no job waits for longer than that.
     #[test]
     fn slots_are_within_a_period_that_all_have_in_common(
