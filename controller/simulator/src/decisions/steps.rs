@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use planner::refine::contention_group::ContentionGroup;
 use planner::{
     CompressionMethod, CorrectionReference, PathMethod as PathPolicy, PlanInput, Policy,
-    RoutedInput,
+    RoutedInput, SlowdownLimit,
 };
 
 use topology::LinkPath;
@@ -102,7 +102,7 @@ pub fn examine_case(case: &BenchmarkCase) -> CaseResult {
     // Starts are drawn apart from the case and from what the planner's own search assumes.
     let mut search = OptimumSearch::new(input, case.seed ^ (u64::from(case.number) << 32));
     let enumerated = search.find_optimum(&choices);
-    let plans = [product_policy(), paper_policy()].map(|policy| plan_candidate(input, &policy));
+    let plans = [unlimited_policy(), paper_policy()].map(|policy| plan_candidate(input, &policy));
     let best = search.with_paths_of(&plans, enumerated.clone());
     let mut trials = StepTrials { input, search, best: &best };
     let utilizations = vec![
@@ -126,6 +126,12 @@ pub fn examine_case(case: &BenchmarkCase) -> CaseResult {
 /// The product's policy with the levels of the cases, which jobs have, and that of acknowledgements.
 pub(super) fn product_policy() -> Policy {
     Policy { levels: CASE_LEVELS + 1, ..Policy::default() }
+}
+
+/// No floor for the slowest job, as the optimum has none.
+fn unlimited_policy() -> Policy {
+    let slowdown_limit = SlowdownLimit { ecmp: None, alone: None };
+    Policy { slowdown_limit, ..product_policy() }
 }
 
 /// The paper's plain method.
@@ -201,7 +207,7 @@ impl StepTrials<'_> {
 
     /// The levels that the product ends at on each of the best paths.
     fn searched_candidates(&self) -> Vec<CandidateDecision> {
-        let policy = product_policy();
+        let policy = unlimited_policy();
         let searched = distinct_paths(self.best).into_iter().map(|paths| {
             let routed = RoutedInput::new(self.input, flatten_paths(paths));
             let levels =
@@ -325,7 +331,7 @@ mod tests {
                 let case = generate_case(7, number);
                 let mut search = OptimumSearch::new(&case.input, u64::from(number));
                 let optimum = search.find_optimum(&SegmentChoices::new(&case.input));
-                let (paths, levels) = plan_candidate(&case.input, &product_policy());
+                let (paths, levels) = plan_candidate(&case.input, &unlimited_policy());
                 search.gpu_utilization(&paths, &levels) / optimum[0].utilization
             })
             .collect();
