@@ -364,6 +364,12 @@ def check_demo(crux, browser, folder):
             look_at_mark(page, "spine1 is down")
             page.locator("#tab-findings").click()
             expect(page.locator("#findings li.warning").first).to_contain_text("spine1", timeout=PATIENCE_MS)
+            # The job that was chosen is shown on the paths that it has now.
+            until(page, "crux.map.shown.links.length > 0 && !crux.map.shown.links.some((link) => "
+                  "[crux.model.fabric.cables[link >> 1].a, crux.model.fabric.cables[link >> 1].b]"
+                  ".some(({ name }) => name === 'spine1'))")
+            tabs = page.locator("[role=tablist]")
+            assert tabs.evaluate("(it) => it.scrollWidth <= it.clientWidth"), "tabs are cut off"
             page.screenshot(path=folder / "demo-failure.png")
             page.locator("#views button[data-view=heat]").click()
             row = "map.span(map.blocks[0], map.blocks[0].lines.find(({ node }) => node.name === 'spine1'))"

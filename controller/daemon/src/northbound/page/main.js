@@ -36,6 +36,8 @@ const maps = {
   heat: new HeatMap(at("heat"), { over: pointAt }),
 };
 let view = "graph";
+/** Whether nothing is pointed at. */
+let isResting = true;
 const map = () => maps[view];
 
 const act = {
@@ -68,6 +70,7 @@ const author = () => (model.name ? "" : "page");
 
 /** Shows some links and nodes on the map, and says what they are. */
 function point(shown, text) {
+  isResting = !shown;
   map().point(shown ?? resting());
   at("about").textContent = text || restingText() || "\u00a0";
 }
@@ -152,6 +155,8 @@ const taken = {
     showFacts();
     showLevels();
     map().show(model.fabric);
+    // The chosen job may have other paths now.
+    if (isResting) map().point(resting());
     fill("links");
     fill("switches");
     return undefined;
