@@ -360,8 +360,18 @@ impl ShiftedRuns<'_> {
 
     /// Share of time in which each member computes, the mean over starts.
     pub(super) fn busy_shares(&self, levels: &[u8], shifts: &[Option<StartShift>]) -> Vec<f64> {
+        self.shares_from(usize::MAX, levels, shifts)
+    }
+
+    /// That mean over so many starts at most.
+    pub(super) fn shares_from(
+        &self,
+        starts: usize,
+        levels: &[u8],
+        shifts: &[Option<StartShift>],
+    ) -> Vec<f64> {
         let (window, most) = SimulatedHorizon::of_forecast(self.traffic, self.jobs, 1.0);
-        let starts: Vec<u32> = STARTS.take(most).collect();
+        let starts: Vec<u32> = STARTS.take(most.min(starts)).collect();
         let runs = map_in_threads(&starts, |start| {
             let run = match shifts {
                 [] => {

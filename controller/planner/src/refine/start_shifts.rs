@@ -11,6 +11,8 @@
 //! A group has slots only if all of its jobs wait when they are asked to (`Job::can_wait`): one that
 //! does not has no place on the circle.
 
+use std::collections::BTreeSet;
+
 use topology::LinkPath;
 
 use super::choice::{Alternative, Alternatives, CandidateOutcome, PlanComparison};
@@ -21,6 +23,7 @@ use super::judge::{DecisionValue, Judge};
 use super::objective::PlanObjective;
 use super::region_evaluation::moving_price;
 use super::{LevelOrigin, PathOrigin};
+use crate::input::Job;
 use crate::path_selection;
 use crate::plan::{MOST_CORRECTED, StartShift};
 use crate::plan_context::{PlanContext, PlanDepth, PlanRegion};
@@ -52,6 +55,13 @@ const MAX_SWEEPS: usize = 8;
 
 /// Differences of excess below this are rounding.
 const NOISE: f64 = 1e-9;
+
+/// Shifts are simulated from all starts if they are worth at least this share of the best so far from
+/// the first.
+const PROMISING_SHARE: f64 = 0.98;
+
+/// Jobs of a group of which all orders are tried: each is simulated as long as a forecast.
+const MAX_ORDERED: usize = 3;
 
 /// Puts start shifts, and the levels that go with them, into `decided` where the judge finds them
 /// better, in all `regions`: on the paths decided, or on those of an alternative that was not as good
@@ -170,8 +180,9 @@ impl<'a> RegionTrial<'a> {
         let mut decisions = decided.clone();
         let (mut slotted, mut without) = (Vec::new(), Vec::new());
         for group in &*self.judge.contention_groups(&decided.paths) {
+            let orders = self.orders(group);
             let trial = ShiftTrial::new(self, group);
-            match trial.find_best(decided) {
+            match trial.find_best(decided, orders) {
                 Some((levels, shifts, value)) => {
                     for ((job, level), shift) in trial.jobs.iter().zip(levels).zip(shifts) {
                         decisions.levels[*job] = level;
@@ -189,6 +200,31 @@ impl<'a> RegionTrial<'a> {
         let value = slotted.into_iter().chain(without);
         let value = value.fold(DecisionValue::NOTHING, DecisionValue::combine);
         Some(SlottedDecisions { decisions, value, alternative })
+    }
+
+    /// The orders of a small group whose jobs all can wait, under which no flow waits too long. With
+    /// phases that last, an order may be good that is not from other starts.
+    fn orders(&mut self, group: &ContentionGroup) -> Vec<Vec<u8>> {
+        let PlanContext { policy, traffic, .. } = *self.context;
+        let job_levels = policy.job_levels();
+        let jobs = group.members.iter().map(|member| traffic.jobs[self.region.jobs[*member]]);
+        let jobs: Vec<&Job> = jobs.collect();
+        let count = jobs.len();
+        let is_small = (2..=MAX_ORDERED).contains(&count) && count <= job_levels.len();
+        if !is_small || !jobs.iter().all(|job| job.can_wait) {
+            return Vec::new();
+        }
+        let all = permutations(&job_levels[job_levels.len() - count..]).into_iter();
+        let permitted = all.map(|levels| {
+            let levels = jobs.iter().zip(levels);
+            levels.map(|(job, level)| policy.nearest_level(job, level, &job_levels)).collect()
+        });
+        let permitted: BTreeSet<Vec<u8>> = permitted.collect();
+        let is_held = |levels: &Vec<u8>| {
+            let value = self.judge.mean_value(group, levels);
+            value.is_some_and(|value| !self.objective.misses_service_bound(value))
+        };
+        permitted.into_iter().filter(is_held).collect()
     }
 
     fn value_without_slots(&mut self, decided: &Decisions) -> DecisionValue {
@@ -238,9 +274,14 @@ impl<'a> ShiftTrial<'a> {
         self.jobs.iter().map(|job| decided.levels[*job]).collect()
     }
 
-    /// Slots, with the levels decided or one, and what they are worth, if that is as good as what is
-    /// decided: the slots spare jobs what they lose until they have found phases that last.
-    fn find_best(&self, decided: &Decisions) -> Option<(Vec<u8>, Vec<StartShift>, DecisionValue)> {
+    /// Slots, with the levels decided, one, or those of `orders`, and what they are worth, if that is
+    /// as good as what is decided: the slots spare jobs what they lose until they have found phases
+    /// that last.
+    fn find_best(
+        &self,
+        decided: &Decisions,
+        orders: Vec<Vec<u8>>,
+    ) -> Option<(Vec<u8>, Vec<StartShift>, DecisionValue)> {
         // A job that does not wait takes the link whenever it likes, and spoils the slots of all.
         if !self.jobs.iter().all(|job| self.context.traffic.jobs[*job].can_wait) {
             return None;
@@ -258,13 +299,21 @@ impl<'a> ShiftTrial<'a> {
         let mut tried = vec![had.clone(), self.one_level(&had, decided)];
         // A group that is on one level already is tried once.
         tried.dedup();
+        tried.extend(orders.into_iter().filter(|levels| *levels != had));
         let alone: Vec<Vec<f64>> =
             tried.iter().map(|levels| self.runs().busy_shares(levels, &[])).collect();
         let unshifted = self.judge.value_of_shares(members, &alone[0]);
-        let mut best = None;
+        let mut best: Option<(Vec<u8>, Vec<StartShift>, DecisionValue)> = None;
         for shifts in proposals {
             let given: Vec<Option<StartShift>> = shifts.iter().copied().map(Some).collect();
             for (levels, alone) in tried.iter().zip(&alone) {
+                let from_one = self.runs().shares_from(1, levels, &given);
+                let from_one = self.judge.value_of_shares(members, &from_one);
+                let so_far = best.as_ref().map_or(unshifted, |(_, _, most)| *most);
+                let is_worth_less = from_one.value < so_far.value * PROMISING_SHARE;
+                if is_worth_less && !objective.misses_floor(so_far) {
+                    continue;
+                }
                 let shifted = self.runs().busy_shares(levels, &given);
                 // Nobody waits to be slower.
                 let mut jobs = shifted.iter().zip(alone);
@@ -276,7 +325,7 @@ impl<'a> ShiftTrial<'a> {
                     // The first shift may cost a little, because phases that nobody holds are lost
                     // again; a second one has to be better.
                     None => !objective.is_better(unshifted, value, unshifted.value * SETTLING_COST),
-                    Some((_, _, most)) => objective.is_better(value, *most, 0.0),
+                    Some(_) => objective.is_better(value, so_far, 0.0),
                 };
                 if is_better {
                     best = Some((levels.clone(), shifts.clone(), value));
@@ -308,6 +357,18 @@ impl<'a> ShiftTrial<'a> {
         let permitted = self.context.permit_levels(all);
         self.jobs.iter().map(|job| permitted[*job]).collect()
     }
+}
+
+/// All orders of `items`.
+fn permutations(items: &[u8]) -> Vec<Vec<u8>> {
+    if items.is_empty() {
+        return vec![Vec::new()];
+    }
+    let begun_with = |place: usize| {
+        let rest = [&items[..place], &items[place + 1..]].concat();
+        permutations(&rest).into_iter().map(move |tail| [&items[place..=place], &tail].concat())
+    };
+    (0..items.len()).flat_map(begun_with).collect()
 }
 
 /// What a job asks of the links of its group in an iteration alone.
