@@ -59,7 +59,7 @@ fn no_cases_are_refused() {
 #[test]
 fn fairness_trades_utilisation_for_the_worst_job() {
     let folder = Files::with(&[]);
-    let arguments = ["bench", "fairness", "--cases", "1", "--format", "json"];
+    let arguments = ["bench", "fairness", "--cases", "2", "--format", "json"];
     let arguments = [&arguments[..], &["--figure", "fairness.svg"]].concat();
     let output = folder.command(&arguments).output().unwrap();
     let curve: Value = serde_json::from_str(printed(&output)).unwrap();

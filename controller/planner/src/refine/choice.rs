@@ -11,7 +11,7 @@ use super::decisions::Decisions;
 use super::drawn_optima::draw_optima;
 use super::forecast::IterationForecast;
 use super::local_search::SearchFreedom;
-use super::objective::LEAST_GAIN;
+use super::objective::{LEAST_GAIN, PlanObjective};
 use super::proposals::search_proposals;
 use super::region_evaluation::{RegionEvaluation, ValuedCandidate, best_candidate};
 use super::regions;
@@ -51,16 +51,17 @@ pub(crate) struct Alternative {
     pub(super) wait_seconds: Vec<f64>,
 }
 
-/// The best candidates that were not adopted, by region: with start shifts, one of them may be better
+/// The best candidates of a region that were not adopted: with start shifts, one of them may be better
 /// than what was.
-#[derive(Debug, Default)]
-pub(crate) struct Alternatives(BTreeMap<u64, Vec<Alternative>>);
-
-impl Alternatives {
-    pub(super) fn of_region(&self, region: &PlanRegion) -> &[Alternative] {
-        self.0.get(&region.digest).map_or(&[], Vec::as_slice)
-    }
+#[derive(Clone, Debug)]
+pub(crate) struct Alternatives {
+    pub(super) candidates: Vec<Alternative>,
+    /// With the floor that all candidates of the region were compared under.
+    pub(super) objective: PlanObjective,
 }
+
+/// By the digest of the region.
+pub(crate) type AlternativesByRegion = BTreeMap<u64, Alternatives>;
 
 /// Candidates of one region and what each was worth.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,11 +176,11 @@ pub(crate) fn adopt_best(
     context: &PlanContext<'_>,
     regions: &[&PlanRegion],
     decided: &mut Decisions,
-) -> (PlanComparison, Alternatives) {
+) -> (PlanComparison, AlternativesByRegion) {
     let unsearched = decided.clone();
     let mut candidates = CandidateBuilder::new(context, regions, &unsearched);
     let mut comparison = PlanComparison::default();
-    let mut alternatives = Alternatives::default();
+    let mut alternatives = AlternativesByRegion::new();
     for region in regions {
         let evaluation = RegionEvaluation::new(context, region);
         decided.mark_compared(context.traffic, context.policy, &region.jobs);
@@ -189,7 +190,7 @@ pub(crate) fn adopt_best(
         let ValuedCandidate { levels, .. } = &found.adopted;
         let levels = levels.iter().copied();
         decided.adopt(context.traffic, &region.jobs, levels, found.adopted.paths());
-        alternatives.0.insert(region.digest, found.alternatives);
+        alternatives.insert(region.digest, found.alternatives);
         comparison.regions.push(found.comparison);
     }
     (comparison, alternatives)
@@ -328,7 +329,7 @@ pub(crate) fn choose_levels_quickly(
 /// The result of a region.
 struct RegionDecision {
     adopted: ValuedCandidate,
-    alternatives: Vec<Alternative>,
+    alternatives: Alternatives,
     comparison: RegionComparison,
 }
 
@@ -374,7 +375,8 @@ fn decide_region(
         ecmp_utilization: ecmp.map(|expected| evaluation.utilization(expected.mean_value)),
         slowdown_limit: evaluation.objective().slowdown_limit(),
     };
-    let alternatives = best_alternatives(&mut evaluation, &adopted, valued);
+    let candidates = best_alternatives(&mut evaluation, &adopted, valued);
+    let alternatives = Alternatives { candidates, objective: evaluation.objective() };
     Some(RegionDecision { adopted, alternatives, comparison })
 }
 

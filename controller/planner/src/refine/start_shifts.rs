@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use topology::LinkPath;
 
-use super::choice::{Alternative, Alternatives, CandidateOutcome, PlanComparison};
+use super::choice::{Alternative, AlternativesByRegion, CandidateOutcome, PlanComparison};
 use super::contention_group::ContentionGroup;
 use super::decisions::Decisions;
 use super::forecast::{ShiftedRuns, forecast_iterations};
@@ -70,12 +70,14 @@ pub(crate) fn shift_starts(
     context: &PlanContext<'_>,
     regions: &[&PlanRegion],
     decided: &mut Decisions,
-    (comparison, alternatives): (&mut PlanComparison, &Alternatives),
+    (comparison, alternatives): (&mut PlanComparison, &AlternativesByRegion),
 ) {
     for region in regions {
-        let others = alternatives.of_region(region);
-        let mut trial = RegionTrial::new(context, region);
-        let Some(found) = trial.find_best(decided, others) else { continue };
+        // A region in which the model rejects a job was not compared.
+        let Some(others) = alternatives.get(&region.digest) else { continue };
+        let judge = Judge::new(context.traffic, context.policy, &region.jobs);
+        let mut trial = RegionTrial { context, region, judge, objective: others.objective };
+        let Some(found) = trial.find_best(decided, &others.candidates) else { continue };
         *decided = found.decisions;
         let compared = comparison.regions.iter_mut().find(|of| of.digest == region.digest);
         let Some(compared) = compared else { continue };
@@ -121,12 +123,7 @@ struct RegionTrial<'a> {
     objective: PlanObjective,
 }
 
-impl<'a> RegionTrial<'a> {
-    fn new(context: &'a PlanContext<'a>, region: &'a PlanRegion) -> Self {
-        let judge = Judge::new(context.traffic, context.policy, &region.jobs);
-        Self { context, region, judge, objective: PlanObjective::new(context.policy, None) }
-    }
-
+impl RegionTrial<'_> {
     /// The best decisions with slots, if they are better than `decided` without.
     fn find_best<'o>(
         &mut self,
@@ -134,6 +131,7 @@ impl<'a> RegionTrial<'a> {
         others: &'o [Alternative],
     ) -> Option<SlottedDecisions<'o>> {
         let mut best = self.find_slots(decided, None);
+        let mut without_slots = None;
         for other in others {
             let mut with = decided.clone();
             let levels = other.candidate.levels.iter().copied();
@@ -141,7 +139,7 @@ impl<'a> RegionTrial<'a> {
             let Some(next) = self.find_slots(&with, Some(other)) else { continue };
             let so_far = match &best {
                 Some(best) => best.value,
-                None => self.value_without_slots(decided),
+                None => *without_slots.get_or_insert_with(|| self.value_without_slots(decided)),
             };
             let price = self.moving_price(&decided.paths, &next.decisions.paths);
             if self.objective.is_better(next.value, so_far, price) {
@@ -179,19 +177,28 @@ impl<'a> RegionTrial<'a> {
     ) -> Option<SlottedDecisions<'o>> {
         let mut decisions = decided.clone();
         let (mut slotted, mut without) = (Vec::new(), Vec::new());
-        for group in &*self.judge.contention_groups(&decided.paths) {
+        let groups = self.judge.contention_groups(&decided.paths);
+        for group in &*groups {
+            // A job that does not wait takes the link whenever it likes, and spoils the slots of all.
+            let waits =
+                |member: &usize| self.context.traffic.jobs[self.region.jobs[*member]].can_wait;
+            let can_wait = group.members.iter().all(waits);
+            let proposals = if can_wait { propose_slots(group) } else { Vec::new() };
+            if proposals.is_empty() {
+                without.push(group);
+                continue;
+            }
             let orders = self.orders(group);
             let trial = ShiftTrial::new(self, group);
-            match trial.find_best(decided, orders) {
-                Some((levels, shifts, value)) => {
-                    for ((job, level), shift) in trial.jobs.iter().zip(levels).zip(shifts) {
-                        decisions.levels[*job] = level;
-                        decisions.shifts[*job] = Some(shift);
-                    }
-                    slotted.push(value);
-                }
-                None => without.push(group.clone()),
+            let Some((levels, shifts, value)) = trial.find_best(decided, proposals, orders) else {
+                without.push(group);
+                continue;
+            };
+            for ((job, level), shift) in trial.jobs.iter().zip(levels).zip(shifts) {
+                decisions.levels[*job] = level;
+                decisions.shifts[*job] = Some(shift);
             }
+            slotted.push(value);
         }
         if slotted.is_empty() {
             return None;
@@ -202,8 +209,8 @@ impl<'a> RegionTrial<'a> {
         Some(SlottedDecisions { decisions, value, alternative })
     }
 
-    /// The orders of a small group whose jobs all can wait, under which no flow waits too long. With
-    /// phases that last, an order may be good that is not from other starts.
+    /// The orders of a small group under which no flow waits too long. With phases that last, an order
+    /// may be good that is not from other starts.
     fn orders(&mut self, group: &ContentionGroup) -> Vec<Vec<u8>> {
         let PlanContext { policy, traffic, .. } = *self.context;
         let job_levels = policy.job_levels();
@@ -211,7 +218,7 @@ impl<'a> RegionTrial<'a> {
         let jobs: Vec<&Job> = jobs.collect();
         let count = jobs.len();
         let is_small = (2..=MAX_ORDERED).contains(&count) && count <= job_levels.len();
-        if !is_small || !jobs.iter().all(|job| job.can_wait) {
+        if !is_small {
             return Vec::new();
         }
         let all = permutations(&job_levels[job_levels.len() - count..]).into_iter();
@@ -274,22 +281,15 @@ impl<'a> ShiftTrial<'a> {
         self.jobs.iter().map(|job| decided.levels[*job]).collect()
     }
 
-    /// Slots, with the levels decided, one, or those of `orders`, and what they are worth, if that is
+    /// The best of the proposed slots and of phases, with the levels decided, one, or those of `orders`, and what they are worth, if that is
     /// as good as what is decided: the slots spare jobs what they lose until they have found phases
     /// that last.
     fn find_best(
         &self,
         decided: &Decisions,
+        mut proposals: Vec<Vec<StartShift>>,
         orders: Vec<Vec<u8>>,
     ) -> Option<(Vec<u8>, Vec<StartShift>, DecisionValue)> {
-        // A job that does not wait takes the link whenever it likes, and spoils the slots of all.
-        if !self.jobs.iter().all(|job| self.context.traffic.jobs[*job].can_wait) {
-            return None;
-        }
-        let mut proposals = propose_slots(self.group);
-        if proposals.is_empty() {
-            return None;
-        }
         // Phases are tried only where slots are possible, as each trial costs runs of the length of a
         // forecast.
         proposals.extend(self.propose_phases());

@@ -149,7 +149,13 @@ proptest! {
     ) {
         let fabric = bottleneck(shares.len() as u32);
         let jobs = jobs(&fabric, &shares);
-        let (plan, _) = planned(&fabric, &jobs, (true, PlanDepth::Full), None);
+        let (plan, report) = planned(&fabric, &jobs, (true, PlanDepth::Full), None);
+        for region in &report.comparison.regions {
+            let (shifted, others) = (&region.candidates[0], &region.candidates[1..]);
+            let limit = region.slowdown_limit.unwrap_or(f64::INFINITY) * 1.03;
+            let is_held = others.iter().any(|other| other.worst_slowdown <= limit);
+            prop_assert!(shifted.worst_slowdown <= limit || !is_held, "{:?}", region);
+        }
         let slots: Vec<StartShift> = shifts(&plan).into_iter().flatten().collect();
         prop_assert!(slots.is_empty() || slots.len() == jobs.len());
         for slot in &slots {
